@@ -77,7 +77,8 @@ impl Settee {
     fn read(&self, store: u64, n: u64) {
         let (key, _) = rows(store, n).swap_remove(0);
         let storage = self.storage.clone();
-        let read = self.runtime.spawn(async move { storage.read_brief(100 + store, move |view| view.get(&key)).await });
+        let read =
+            self.runtime.spawn(async move { storage.read_inline(100 + store, move |view| view.get(&key)).await });
         let found = self.runtime.block_on(read).expect("a task").expect("a read");
         assert!(found.is_some(), "document {n} of store {store}");
     }

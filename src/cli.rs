@@ -1,4 +1,4 @@
-//! The command line (DESIGN 'Command line'): its flags are stable, other tools rely on them. Pure.
+//! The command line (`docs/operations.md`): its flags are stable, other tools rely on them. Pure.
 
 use std::path::PathBuf;
 
@@ -94,7 +94,7 @@ pub struct Check {
     pub data: PathBuf,
 }
 
-/// Flags of `settee salvage`.
+/// Flags of `settee recover`.
 #[derive(Args, Debug)]
 pub struct Salvage {
     /// The damaged data directory

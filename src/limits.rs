@@ -148,11 +148,12 @@ pub const HTTP_PART_HEAD_BYTES: usize = 16 * 1024;
 pub const BYTE_RANGES_MAX: usize = 10;
 /// Items of a `_bulk_get` that are read at once, as far as their documents have [`FETCH_BYTES`] together.
 pub const BULK_GET_GROUP: usize = 50;
-/// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; SPEC 'Changes feed').
+/// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; CouchDB documentation, 'Changes
+/// feed').
 pub const CHANGES_TIMEOUT_MS: u64 = 60_000;
 /// Rows of a feed without `limit`, from which `seq_interval` counts down (CouchDB 3.5's default limit).
 pub const CHANGES_WITHOUT_LIMIT: u64 = 1_000_000_000_000_000;
-/// Interval of `heartbeat=true`, in milliseconds (SPEC 'Changes feed').
+/// Interval of `heartbeat=true`, in milliseconds (CouchDB documentation, 'Changes feed').
 pub const CHANGES_HEARTBEAT_MS: u64 = 60_000;
 /// Connections at the same time; further ones wait in the kernel's queue (`chttpd/max_connections`).
 pub const HTTP_CONNECTIONS_MAX: u64 = 2048;
@@ -163,12 +164,14 @@ pub const HTTP_REPLY_CHUNKS: usize = 2;
 
 // Coordinator.
 
-/// Characters of a database name (SPEC 'Databases'; as CouchDB 3.5 was measured).
+/// Characters of a database name (CouchDB documentation, 'Databases'; as CouchDB 3.5 was measured).
 pub const DATABASE_NAME_MAX: usize = 238;
 /// Ranges of one database: each costs a merge cursor per list and 12 bytes per sequence.
 pub const Q_MAX: u32 = 1024;
 /// Ranges of a new database by default (`[cluster] q`).
 pub const Q_DEFAULT: u32 = 8;
+/// The same with `[settee] follow = couchdb-3.5`.
+pub const Q_OF_COUCHDB: u32 = 2;
 /// Copies of a new database by default (`[cluster] n`); cut to the number of nodes.
 pub const N_DEFAULT: u32 = 3;
 /// Handles of databases kept open while nobody uses them: about 4 KB each.
@@ -304,20 +307,20 @@ pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
 pub const LOCK_TRIES: usize = 100;
 /// How long reads of several shards may hold up the other tasks of a thread before the rest of them goes to a thread
 /// for reads; to hand them over takes some 50 µs.
-pub const BRIEF_READS: Duration = Duration::from_micros(250);
-/// How long brief reads of one task may hold up the others of its thread, and in which time: a fifth of it is the most
+pub const INLINE_READS: Duration = Duration::from_micros(250);
+/// How long inline reads of one task may hold up the others of its thread, and in which time: a fifth of it is the most
 /// that others lose to one.
-pub const BRIEF_SPELL: Duration = Duration::from_millis(2);
-/// See [`BRIEF_SPELL`].
-pub const BRIEF_WINDOW: Duration = Duration::from_millis(10);
-/// Documents of a shard up to which a read counts as brief.
-pub const BRIEF_DOCS: usize = 16;
-/// Ranges of keys up to which a read of a view counts as brief.
-pub const BRIEF_PLACES: usize = 16;
-/// Groups of a view up to which their reduction counts as brief.
-pub const BRIEF_GROUPS: usize = 16;
-/// Rows of a list up to which its read counts as brief.
-pub const BRIEF_ROWS: usize = 200;
+pub const INLINE_SPELL: Duration = Duration::from_millis(2);
+/// See [`INLINE_SPELL`].
+pub const INLINE_WINDOW: Duration = Duration::from_millis(10);
+/// Documents of a shard up to which a read counts as inline.
+pub const INLINE_DOCS: usize = 16;
+/// Ranges of keys up to which a read of a view counts as inline.
+pub const INLINE_PLACES: usize = 16;
+/// Groups of a view up to which their reduction counts as inline.
+pub const INLINE_GROUPS: usize = 16;
+/// Rows of a list up to which its read counts as inline.
+pub const INLINE_ROWS: usize = 200;
 /// Rows of one bounded step of a read.
 pub const STEP_ROWS: usize = 1000;
 /// Bytes of values of one bounded step of a read.
@@ -409,13 +412,13 @@ pub const REGEX_STEPS: usize = 100_000;
 
 /// Ranges of an index that one query reads, from `$in` and `$or`; with more, one range from the first to the last.
 pub const FIND_RANGES_MAX: usize = 1000;
-/// Documents that one step of a scan judges: bounds the time that it holds a thread, some milliseconds.
-pub const SIFT_DOCS: usize = 2000;
-/// Documents judged together: where they were written together, their bodies are read as one range.
-pub const SIFT_GROUP: usize = 128;
+/// Documents that one step of a scan matches: bounds the time that it holds a thread, some milliseconds.
+pub const FILTER_SCAN_DOCS: usize = 2000;
+/// Documents matched together: where they were written together, their bodies are read as one range.
+pub const FILTER_SCAN_GROUP: usize = 128;
 /// Groups of one query with `group_by`: they are in memory together.
 pub const FIND_GROUPS_MAX: usize = 10_000;
-/// Documents that an index's rows lead to, read and judged together.
+/// Documents that an index's rows lead to, read and matched together.
 pub const FIND_DOCS_PER_FETCH: usize = 32;
 
 // ---- scripts ----
@@ -735,11 +738,11 @@ pub const SPLIT_GRACE_MAX: Duration = Duration::from_secs(600);
 pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
 /// Pause before the documents of a database that lost its name are written again, where they could not be; it doubles
 /// each time. A majority of copies may be there in a moment.
-pub const POUR_PAUSE: Duration = Duration::from_secs(1);
+pub const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
-pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
+pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
-pub const REFILL_PAUSE: Duration = Duration::from_secs(2);
+pub const REBUILD_PAUSE: Duration = Duration::from_secs(2);
 /// Pause between two looks for tombstones that are old enough to be forgotten; shorter where they are so sooner.
 pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
 /// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
@@ -773,9 +776,9 @@ pub const VOTERS_PAUSE: Duration = Duration::from_secs(1);
 pub const BALLOT_PAUSE_MS: u64 = 100;
 /// Jobs that a node keeps, finished ones too; as CouchDB's `[reshard] max_jobs`.
 pub const RESHARD_JOBS: usize = 48;
-/// Ranges that a node fills heirs of at one time.
+/// Ranges that a node fills child shards of at one time.
 pub const RESHARD_AT_ONCE: usize = 2;
-/// Time between two looks at whether the other nodes have filled their heirs.
+/// Time between two looks at whether the other nodes have filled their child shards.
 pub const RESHARD_LOOK: Duration = Duration::from_millis(200);
 /// Moves that one plan lists: the rest is planned when those are done.
 pub const REBALANCE_MOVES: usize = 1000;

@@ -1,7 +1,7 @@
 //! The `settee` program: command line, production host, one node, signals. Everything else is in the library.
 //!
 //! What keeps a node from starting is told in one line on standard error, with exit status 1; 3 where its data are not
-//! whole, so that whoever restarts it can tell that it will not start by itself.
+//! whole, so that the one that restarts it can tell that it will not start by itself.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
 }
 
 /// Puts a fresh run of the program, with the same arguments, in the place of this process: locks and sockets go with
-/// it, whoever watches the process sees it go on. Returns only when that could not be done.
+/// it, the one that watches the process sees it go on. Returns only when that could not be done.
 fn start_anew() -> Failure {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();

@@ -38,7 +38,7 @@ pub struct Node {
 
 /// What an operator can do about a data directory that is not whole.
 const WAYS: &str = "Put back what is missing; or fill a member of a cluster anew from the others; or take over what is \
-                    whole with `settee salvage`: docs/operations.md, 'When a node does not start'";
+                    whole with `settee recover`: docs/operations.md, 'When a node does not start'";
 
 /// What kept a node from starting: one line for its operator.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Node {
     pub async fn start(env: &Env, config: &Config, data_dir: &Path) -> Result<Node, StartError> {
         let memory_mb = config.u64("settee", "memory_mb", limits::MEMORY_MB);
         let missing_files = match config.text("settee", "missing_files", "refuse").as_str() {
-            "refill" => MissingFiles::Refill,
+            "refill" => MissingFiles::Rebuild,
             _ => MissingFiles::Refuse,
         };
         let options = StorageOptions { missing_files, ..StorageOptions::default().with_memory(memory_mb) };

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use settee::document::collate::Collator;
 use settee::document::json::{self, Value};
 
-/// Where data newer than the judge's order the other way (docs/compatibility.md): quotation marks are forms of the
+/// Where data newer than the collator's order the other way (docs/compatibility.md): quotation marks are forms of the
 /// plain ones.
 const NEWER: [(&str, &str); 2] = [("'a", "\u{2018}"), ("\"a", "\u{201c}")];
 

@@ -303,7 +303,7 @@ fn fill(text: &str) -> String {
 }
 
 /// What is wrong with an answer; `None`: nothing.
-fn judge(answer: &Answer, expected: Option<(u16, &str)>) -> Option<String> {
+fn check(answer: &Answer, expected: Option<(u16, &str)>) -> Option<String> {
     let refused = matches!(answer.status, 401 | 403);
     let fits = match expected {
         None => !refused && answer.status != 500,
@@ -327,7 +327,7 @@ fn the_table_holds_for_every_endpoint_and_caller() {
             // The users database is as closed as any other.
             let right = if row.1 == "/_users" { Member } else { row.3 };
             let rank = if row.1 == "/_users" && caller.rank > Rank::User { Rank::User } else { caller.rank };
-            if let Some(what) = judge(&send(&served, caller, row), refusal(right, rank)) {
+            if let Some(what) = check(&send(&served, caller, row), refusal(right, rank)) {
                 wrong.push(format!("{} {} by {}: {what}", row.0, row.1, caller.shown));
             }
         }
@@ -350,7 +350,7 @@ fn nobody_without_a_name_passes_a_closed_door() {
             cells += 1;
             let open = (row.0, row.1) == ("POST", "/_session") || (row.1 == "/_up" && up_is_open);
             let expected = (!open).then_some((401, "Authentication required."));
-            if let Some(what) = judge(&send(&served, &nobody, row), expected) {
+            if let Some(what) = check(&send(&served, &nobody, row), expected) {
                 wrong.push(format!("{key}: {} {}: {what}", row.0, row.1));
             }
         }

@@ -46,7 +46,7 @@ pub fn compare<'o>(case: &Case, got: impl IntoIterator<Item = &'o Outcome>, own_
     let mut differences = Vec::new();
     for (n, (step, outcome)) in case.steps.iter().zip(got).enumerate() {
         let path = step.target.split('?').next().unwrap_or_default();
-        for found in judge(&step.expect, outcome, own_revs) {
+        for found in compare_answer(&step.expect, outcome, own_revs) {
             differences.push(format!("step {n} {} {path}: {found}", step.method));
         }
     }
@@ -54,7 +54,7 @@ pub fn compare<'o>(case: &Case, got: impl IntoIterator<Item = &'o Outcome>, own_
 }
 
 /// The differences of one answer.
-pub fn judge(expect: &Expect, got: &Outcome, own_revs: bool) -> Vec<String> {
+pub fn compare_answer(expect: &Expect, got: &Outcome, own_revs: bool) -> Vec<String> {
     if expect.setup {
         return Vec::new();
     }

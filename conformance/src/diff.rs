@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::client::Target;
-use crate::compare::judge;
+use crate::compare::compare_answer;
 use crate::player::{Exchange, Player};
 use crate::transcript::Case;
 
@@ -85,7 +85,7 @@ fn between(case: &Case, first: &[Exchange], second: &[Exchange]) -> Vec<String> 
         expect.kind = a.outcome.kind.to_owned();
         expect.body = Some(a.outcome.body.clone());
         let path = step.target.split('?').next().unwrap_or_default();
-        let found = judge(&expect, &b.outcome, false);
+        let found = compare_answer(&expect, &b.outcome, false);
         out.extend(found.into_iter().map(|line| format!("step {n} {} {path}: {line}", step.method)));
     }
     out

@@ -73,7 +73,7 @@ impl Ground for Machine {
         let host = host.to_owned();
         Box::pin(async move {
             let stream = tokio::net::TcpStream::connect((host.as_str(), port)).await?;
-            // Without effect on what is sent, only on when: a failure changes no verdict.
+            // Without effect on what is sent, only on when: a failure changes no outcome.
             let _ = stream.set_nodelay(true);
             Ok(Box::new(stream) as Box<dyn Bytes>)
         })

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::json::Value;
 use crate::level::Levels;
-use crate::report::{Row, Totals, Verdict, totals};
+use crate::report::{CaseOutcome, Row, Totals, totals};
 use crate::transcript::Expect;
 
 /// Characters of one shown value; the rest is cut.
@@ -48,7 +48,7 @@ pub fn page(rows: &[Row], levels: &Levels, server: &str, lenient: bool) -> Strin
     let _ = write!(out, " (of these {} are expected failures).</p>", sum.expected);
     let counted = |rows: &[&Row]| {
         let mut sum = Totals::default();
-        rows.iter().for_each(|row| sum.add(row.verdict.counted(lenient)));
+        rows.iter().for_each(|row| sum.add(row.outcome.counted(lenient)));
         sum
     };
     out.push_str("<table><tr><th>level<th>passed<th>failed<th>skipped<th>expected</tr>");
@@ -83,12 +83,12 @@ fn table_row(out: &mut String, name: &str, t: Totals) {
 }
 
 fn case(out: &mut String, row: &Row) {
-    let (class, note) = match &row.verdict {
-        Verdict::Passed => ("passed", ""),
-        Verdict::Failed(_) => ("failed", ""),
-        Verdict::Skipped(reason) => ("skipped", reason.as_str()),
-        Verdict::Expected(reason, _) => ("expected", reason.as_str()),
-        Verdict::Unexpected(reason) => ("unexpected", reason.as_str()),
+    let (class, note) = match &row.outcome {
+        CaseOutcome::Passed => ("passed", ""),
+        CaseOutcome::Failed(_) => ("failed", ""),
+        CaseOutcome::Skipped(reason) => ("skipped", reason.as_str()),
+        CaseOutcome::Expected(reason, _) => ("expected", reason.as_str()),
+        CaseOutcome::Unexpected(reason) => ("unexpected", reason.as_str()),
     };
     let found = format!("{} {}", row.id, row.title).to_lowercase();
     let (id, title) = (escaped(&row.id), escaped(&row.title));
@@ -97,7 +97,7 @@ fn case(out: &mut String, row: &Row) {
     if !note.is_empty() {
         let _ = write!(out, "<p>{}</p>", escaped(note));
     }
-    if let Verdict::Failed(told) = &row.verdict
+    if let CaseOutcome::Failed(told) = &row.outcome
         && row.steps.is_empty()
     {
         told.iter().for_each(|line| why(out, line));
@@ -218,7 +218,7 @@ mod tests {
     use super::{Shown, page};
     use crate::json::Value;
     use crate::level::Levels;
-    use crate::report::{Row, Verdict};
+    use crate::report::{CaseOutcome, Row};
     use crate::transcript::Expect;
 
     fn json(text: &str) -> Value {
@@ -246,7 +246,7 @@ mod tests {
             chapter: "c".into(),
             title: "t".into(),
             level: "core".into(),
-            verdict: Verdict::Failed(vec!["x".into()]),
+            outcome: CaseOutcome::Failed(vec!["x".into()]),
             took: Duration::ZERO,
             steps: vec![shown],
         };

@@ -1,4 +1,4 @@
-//! The conformance suite as a library: cases as data, their play against a server, and the verdict.
+//! The conformance suite as a library: cases as data, their play against a server, and the outcome.
 //!
 //! It knows HTTP and nothing of any product; the ground on which a play takes place is the caller's (`ground`).
 

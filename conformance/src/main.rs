@@ -36,7 +36,7 @@ struct Options {
     /// Write JUnit XML here
     #[arg(long)]
     junit: Option<PathBuf>,
-    /// Write all verdicts as JSON here
+    /// Write all outcomes as JSON here
     #[arg(long)]
     json: Option<PathBuf>,
     /// Write one page with every request and answer here

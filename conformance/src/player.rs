@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::sync::oneshot;
 
 use crate::client::{Answer, NoAnswer, Patience, Request, Target, Written, send, send_written};
-use crate::compare::{HEADERS, Outcome, has_part, judge};
+use crate::compare::{HEADERS, Outcome, compare_answer, has_part};
 use crate::json::{Value, object};
 use crate::multipart;
 use crate::transcript::{Body, Case, Reading, Requires, Step, Until};
@@ -136,7 +136,7 @@ impl Player {
                 continue;
             }
             let told = |e: String| format!("step {n} {} {}: {e}", step.method, step.target);
-            // After a difference the verdict stands: polling on for what that step should have caused is lost time.
+            // After a difference the outcome stands: polling on for what that step should have caused is lost time.
             let tries = if doomed { 1 } else { step.tries };
             let (answer, kind, body) = self.until(step, tries).await.map_err(told)?;
             for (name, place) in &step.bind {
@@ -147,7 +147,7 @@ impl Player {
                 self.target.ground.sleep(pause).await;
             }
             let outcome = self.outcome(step, &answer, kind, &body);
-            doomed = doomed || !judge(&step.expect, &outcome, false).is_empty();
+            doomed = doomed || !compare_answer(&step.expect, &outcome, false).is_empty();
             outcomes.push(Ok(outcome));
         }
         let mut done = Vec::new();
@@ -317,7 +317,7 @@ impl Player {
     }
 
     async fn tidy(&self, case: &Case) {
-        // Nothing here is judged: what cannot be removed (any more) stays.
+        // Nothing here is compared: what cannot be removed (any more) stays.
         for name in DATABASES {
             let _ = self.ask("DELETE", &format!("/{}", self.variables[name])).await;
         }

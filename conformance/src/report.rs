@@ -1,4 +1,4 @@
-//! What came of a run: verdicts, and their forms for people (terminal) and machines (JUnit XML, JSON).
+//! What came of a run: outcomes, and their forms for people (terminal) and machines (JUnit XML, JSON).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ const SHOWN_MAX: usize = 8;
 
 /// What came of one case.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum CaseOutcome {
     /// All answers are as expected.
     Passed,
     /// The differences.
@@ -38,7 +38,7 @@ pub struct Row {
     /// The level that it counts for.
     pub level: String,
     /// What came of it.
-    pub verdict: Verdict,
+    pub outcome: CaseOutcome,
     /// How long it took.
     pub took: Duration,
     /// What was sent and received, when a page was asked for.
@@ -58,27 +58,27 @@ pub struct Totals {
     pub expected: usize,
 }
 
-impl Verdict {
-    /// What the verdict adds to the totals.
+impl CaseOutcome {
+    /// What the outcome adds to the totals.
     pub fn counted(&self, lenient: bool) -> Totals {
         let mut totals = Totals::default();
         match self {
-            Verdict::Passed => totals.passed = 1,
-            Verdict::Unexpected(_) if lenient => totals.passed = 1,
-            Verdict::Failed(_) | Verdict::Unexpected(_) => totals.failed = 1,
-            Verdict::Skipped(_) => totals.skipped = 1,
-            Verdict::Expected(..) => (totals.skipped, totals.expected) = (1, 1),
+            CaseOutcome::Passed => totals.passed = 1,
+            CaseOutcome::Unexpected(_) if lenient => totals.passed = 1,
+            CaseOutcome::Failed(_) | CaseOutcome::Unexpected(_) => totals.failed = 1,
+            CaseOutcome::Skipped(_) => totals.skipped = 1,
+            CaseOutcome::Expected(..) => (totals.skipped, totals.expected) = (1, 1),
         }
         totals
     }
 
     fn name(&self) -> &'static str {
         match self {
-            Verdict::Passed => "passed",
-            Verdict::Failed(_) => "failed",
-            Verdict::Skipped(_) => "skipped",
-            Verdict::Expected(..) => "expected failure",
-            Verdict::Unexpected(_) => "unexpected pass",
+            CaseOutcome::Passed => "passed",
+            CaseOutcome::Failed(_) => "failed",
+            CaseOutcome::Skipped(_) => "skipped",
+            CaseOutcome::Expected(..) => "expected failure",
+            CaseOutcome::Unexpected(_) => "unexpected pass",
         }
     }
 }
@@ -96,7 +96,7 @@ impl Totals {
 /// The totals of all rows.
 pub fn totals(rows: &[Row], lenient: bool) -> Totals {
     let mut sum = Totals::default();
-    rows.iter().for_each(|row| sum.add(row.verdict.counted(lenient)));
+    rows.iter().for_each(|row| sum.add(row.outcome.counted(lenient)));
     sum
 }
 
@@ -107,10 +107,10 @@ pub fn terminal(rows: &[Row], levels: &Levels, lenient: bool) -> String {
     let mut chapters: BTreeMap<&str, Totals> = BTreeMap::new();
     // Writing to a String cannot fail.
     for row in rows {
-        chapters.entry(&row.chapter).or_default().add(row.verdict.counted(lenient));
-        match &row.verdict {
-            Verdict::Passed => {}
-            Verdict::Failed(differences) => {
+        chapters.entry(&row.chapter).or_default().add(row.outcome.counted(lenient));
+        match &row.outcome {
+            CaseOutcome::Passed => {}
+            CaseOutcome::Failed(differences) => {
                 let _ = writeln!(out, "FAIL {}: {}", row.id, row.title);
                 for difference in differences.iter().take(SHOWN_MAX) {
                     let _ = writeln!(out, "     {difference}");
@@ -119,11 +119,11 @@ pub fn terminal(rows: &[Row], levels: &Levels, lenient: bool) -> String {
                     let _ = writeln!(out, "     (+{} more)", differences.len() - SHOWN_MAX);
                 }
             }
-            Verdict::Unexpected(reason) => {
+            CaseOutcome::Unexpected(reason) => {
                 let _ = writeln!(out, "PASS (unexpected) {}: the profile says: {reason}", row.id);
             }
-            Verdict::Skipped(reason) => *reasons.entry(reason.clone()).or_default() += 1,
-            Verdict::Expected(reason, _) => *reasons.entry(format!("expected failure: {reason}")).or_default() += 1,
+            CaseOutcome::Skipped(reason) => *reasons.entry(reason.clone()).or_default() += 1,
+            CaseOutcome::Expected(reason, _) => *reasons.entry(format!("expected failure: {reason}")).or_default() += 1,
         }
     }
     for (reason, count) in reasons {
@@ -145,7 +145,7 @@ pub fn terminal(rows: &[Row], levels: &Levels, lenient: bool) -> String {
 /// `[core] 281 of 283, 4 not played`: how many of the level's cases pass, expected failures counted as failures.
 fn badge(level: &str, rows: &[&Row], lenient: bool) -> String {
     let mut sum = Totals::default();
-    rows.iter().for_each(|row| sum.add(row.verdict.counted(lenient)));
+    rows.iter().for_each(|row| sum.add(row.outcome.counted(lenient)));
     let played = sum.passed + sum.failed + sum.expected;
     let skipped = sum.skipped - sum.expected;
     let mark = if sum.passed == played { "complete" } else { "incomplete" };
@@ -157,18 +157,20 @@ fn badge(level: &str, rows: &[&Row], lenient: bool) -> String {
 pub fn json(rows: &[Row], lenient: bool) -> String {
     let texts = |list: &[String]| Value::Array(list.iter().map(|t| Value::from(t.as_str())).collect());
     let cases = rows.iter().map(|row| {
-        let (reason, differences) = match &row.verdict {
-            Verdict::Passed => (Value::Null, texts(&[])),
-            Verdict::Failed(found) => (Value::Null, texts(found)),
-            Verdict::Skipped(reason) | Verdict::Unexpected(reason) => (Value::from(reason.as_str()), texts(&[])),
-            Verdict::Expected(reason, found) => (Value::from(reason.as_str()), texts(found)),
+        let (reason, differences) = match &row.outcome {
+            CaseOutcome::Passed => (Value::Null, texts(&[])),
+            CaseOutcome::Failed(found) => (Value::Null, texts(found)),
+            CaseOutcome::Skipped(reason) | CaseOutcome::Unexpected(reason) => {
+                (Value::from(reason.as_str()), texts(&[]))
+            }
+            CaseOutcome::Expected(reason, found) => (Value::from(reason.as_str()), texts(found)),
         };
         object([
             ("case", Value::from(row.id.as_str())),
             ("chapter", Value::from(row.chapter.as_str())),
             ("title", Value::from(row.title.as_str())),
             ("level", Value::from(row.level.as_str())),
-            ("result", Value::from(row.verdict.name())),
+            ("result", Value::from(row.outcome.name())),
             ("reason", reason),
             ("differences", differences),
             ("took_s", Value::Number(format!("{:.3}", row.took.as_secs_f64()))),
@@ -195,23 +197,23 @@ pub fn junit(rows: &[Row], lenient: bool) -> String {
     rows.iter().for_each(|row| chapters.entry(&row.chapter).or_default().push(row));
     for (chapter, rows) in chapters {
         let mut sum = Totals::default();
-        rows.iter().for_each(|row| sum.add(row.verdict.counted(lenient)));
+        rows.iter().for_each(|row| sum.add(row.outcome.counted(lenient)));
         let counts = format!("tests=\"{}\" failures=\"{}\" skipped=\"{}\"", rows.len(), sum.failed, sum.skipped);
         let _ = writeln!(out, "  <testsuite name=\"{}\" {counts}>", escaped(chapter));
         for row in rows {
             let (class, name, took) = (escaped(chapter), escaped(&row.id), row.took.as_secs_f64());
             let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\" time=\"{took:.3}\">");
-            match &row.verdict {
-                Verdict::Unexpected(_) if lenient => {}
-                Verdict::Passed => {}
-                Verdict::Failed(found) => {
+            match &row.outcome {
+                CaseOutcome::Unexpected(_) if lenient => {}
+                CaseOutcome::Passed => {}
+                CaseOutcome::Failed(found) => {
                     let (title, text) = (escaped(&row.title), escaped(&found.join("\n")));
                     let _ = writeln!(out, "      <failure message=\"{title}\">{text}</failure>");
                 }
-                Verdict::Unexpected(reason) => {
+                CaseOutcome::Unexpected(reason) => {
                     let _ = writeln!(out, "      <failure message=\"unexpected pass\">{}</failure>", escaped(reason));
                 }
-                Verdict::Skipped(reason) | Verdict::Expected(reason, _) => {
+                CaseOutcome::Skipped(reason) | CaseOutcome::Expected(reason, _) => {
                     let _ = writeln!(out, "      <skipped message=\"{}\"/>", escaped(reason));
                 }
             }
@@ -241,27 +243,27 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Row, Verdict, json, junit, terminal};
+    use super::{CaseOutcome, Row, json, junit, terminal};
     use crate::json::Value;
     use crate::level::{Level, Levels};
     use std::time::Duration;
 
     fn rows() -> Vec<Row> {
-        let row = |id: &str, verdict: Verdict| Row {
+        let row = |id: &str, outcome: CaseOutcome| Row {
             id: id.to_owned(),
             chapter: id.split('/').next().unwrap_or_default().to_owned(),
             title: "a <title>".to_owned(),
             level: "core".to_owned(),
-            verdict,
+            outcome,
             took: Duration::from_millis(1_500),
             steps: Vec::new(),
         };
         vec![
-            row("a/1", Verdict::Passed),
-            row("a/2", Verdict::Failed((0..10).map(|n| format!("difference {n} \"<&\u{1}")).collect())),
-            row("b/3", Verdict::Skipped("needs more".into())),
-            row("b/4", Verdict::Expected("not yet".into(), vec!["x".into()])),
-            row("b/5", Verdict::Unexpected("not yet".into())),
+            row("a/1", CaseOutcome::Passed),
+            row("a/2", CaseOutcome::Failed((0..10).map(|n| format!("difference {n} \"<&\u{1}")).collect())),
+            row("b/3", CaseOutcome::Skipped("needs more".into())),
+            row("b/4", CaseOutcome::Expected("not yet".into(), vec!["x".into()])),
+            row("b/5", CaseOutcome::Unexpected("not yet".into())),
         ]
     }
 

@@ -12,10 +12,10 @@ use crate::html::Shown;
 use crate::level::Levels;
 use crate::player::{Exchange, Player};
 use crate::profile::Profile;
-use crate::report::{Row, Verdict};
+use crate::report::{CaseOutcome, Row};
 use crate::transcript::Case;
 
-/// What every case needs to be judged.
+/// What every case needs to be compared.
 pub struct Run {
     /// The server.
     pub target: Target,
@@ -60,14 +60,14 @@ pub async fn play_all(run: &Arc<Run>, cases: Vec<Case>) -> Result<Vec<Row>, Stri
 
 async fn play_one(run: &Run, case: &Case) -> Row {
     let from = Instant::now();
-    let (verdict, exchanges) = judge(run, case).await;
+    let (outcome, exchanges) = compare_answer(run, case).await;
     let steps = if run.keep { shown(run, case, exchanges) } else { Vec::new() };
     Row {
         id: case.id.clone(),
         chapter: case.chapter.clone(),
         title: case.title.clone(),
         level: run.levels.of(case),
-        verdict,
+        outcome,
         took: from.elapsed(),
         steps,
     }
@@ -76,7 +76,7 @@ async fn play_one(run: &Run, case: &Case) -> Row {
 fn shown(run: &Run, case: &Case, exchanges: Vec<Exchange>) -> Vec<Shown> {
     let steps = case.steps.iter().zip(exchanges);
     let show = |(step, played): (&crate::transcript::Step, Exchange)| Shown {
-        differences: compare::judge(&step.expect, &played.outcome, run.own_revs),
+        differences: compare::compare_answer(&step.expect, &played.outcome, run.own_revs),
         request: played.request,
         expect: step.expect.clone(),
         status: played.outcome.status,
@@ -86,25 +86,25 @@ fn shown(run: &Run, case: &Case, exchanges: Vec<Exchange>) -> Vec<Shown> {
     steps.map(show).collect()
 }
 
-async fn judge(run: &Run, case: &Case) -> (Verdict, Vec<Exchange>) {
+async fn compare_answer(run: &Run, case: &Case) -> (CaseOutcome, Vec<Exchange>) {
     if case.changes_config && !run.allow_config && !case.requires.account {
         let reason = "changes the server's configuration (--allow-config plays it)".to_owned();
-        return (Verdict::Skipped(reason), Vec::new());
+        return (CaseOutcome::Skipped(reason), Vec::new());
     }
     let player = Player::new(&run.target, run.patience);
     let (differences, exchanges) = match player.missing(&case.requires).await {
-        Ok(Some(reason)) => return (Verdict::Skipped(reason), Vec::new()),
+        Ok(Some(reason)) => return (CaseOutcome::Skipped(reason), Vec::new()),
         Ok(None) => match player.play(case).await {
             Ok(played) => (compare::compare(case, played.iter().map(|e| &e.outcome), run.own_revs), played),
             Err(told) => (vec![told], Vec::new()),
         },
         Err(told) => (vec![told], Vec::new()),
     };
-    let verdict = match (run.profile.expected.get(&case.id), differences.is_empty()) {
-        (None, true) => Verdict::Passed,
-        (None, false) => Verdict::Failed(differences),
-        (Some(reason), true) => Verdict::Unexpected(reason.clone()),
-        (Some(reason), false) => Verdict::Expected(reason.clone(), differences),
+    let outcome = match (run.profile.expected.get(&case.id), differences.is_empty()) {
+        (None, true) => CaseOutcome::Passed,
+        (None, false) => CaseOutcome::Failed(differences),
+        (Some(reason), true) => CaseOutcome::Unexpected(reason.clone()),
+        (Some(reason), false) => CaseOutcome::Expected(reason.clone(), differences),
     };
-    (verdict, exchanges)
+    (outcome, exchanges)
 }

@@ -130,7 +130,7 @@ pub struct Step {
     pub tries: usize,
     /// What to wait for.
     pub until: Option<Until>,
-    /// How the answer is judged.
+    /// How the answer is compared.
     pub expect: Expect,
 }
 
@@ -289,8 +289,8 @@ fn seconds(value: &Value, key: &str) -> Result<Option<Duration>, String> {
 }
 
 impl Step {
-    /// Reads one step; one that is judged has an expected answer.
-    fn read(value: &Value, judged: bool) -> Result<Step, String> {
+    /// Reads one step; one that is compared has an expected answer.
+    fn read(value: &Value, count: bool) -> Result<Step, String> {
         known_keys(value, STEP_KEYS)?;
         let action = value.get("do").and_then(Value::as_str).ok_or("no `do`")?;
         let (method, target) = action.split_once(' ').ok_or("`do` is no method and target")?;
@@ -328,7 +328,7 @@ impl Step {
             sleep: seconds(value, "sleep_s")?,
             tries: value.get("retry").and_then(Value::as_f64).map_or(1, |n| n as usize),
             until: value.get("until").map(read_until).transpose()?,
-            expect: if judged { Expect::read(value)? } else { Expect::default() },
+            expect: if count { Expect::read(value)? } else { Expect::default() },
         })
     }
 

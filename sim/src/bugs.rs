@@ -168,7 +168,12 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
     cluster(Mutation::DigestSkipsLeaf, "a search for differences passes over its first part", &["I1", "I4", "I6"]),
     cluster(Mutation::MoveLosesCopy, "a copy that moves is gone from the map", &["I25", "I12", "I28"]),
-    scene(Scene::LateAnswer, Mutation::LateJudge, "a 409 is told though the judge before may have stored it", &["I3"]),
+    scene(
+        Scene::LateAnswer,
+        Mutation::LatePrimary,
+        "a 409 is told though the primary before may have stored it",
+        &["I3"],
+    ),
     scene(Scene::StaleMap, Mutation::StaleMapAccepted, "calls by an older map are taken", &["I1"]),
     scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a copy that was replaced goes on taking writes", &["I1"]),
     scene(Scene::PutBack, Mutation::EpochIgnored, "a node goes on in its epoch at each start", &["I13"]),
@@ -178,7 +183,7 @@ pub const BOARD: &[Entry] = &[
         "a reader of a copy that is gone begins anew on another one",
         &["I14"],
     ),
-    scene(Scene::PutBack, Mutation::PositionReused, "a copy that was put back gives positions out again", &["I13"]),
+    scene(Scene::PutBack, Mutation::PositionReused, "a restored replica gives positions out again", &["I13"]),
     scene(
         Scene::Twins,
         Mutation::InstanceLosesSide,

@@ -23,7 +23,7 @@ pub(crate) struct Scene {
     pub(crate) world: SimWorld,
     pub(crate) keepers: Vec<Keeper>,
     pub(crate) clients: Vec<IpAddr>,
-    pub(crate) judge: SimNode,
+    pub(crate) oracle: SimNode,
     /// Before the source of replications.
     pub(crate) proxy: Proxy,
     pub(crate) shared: SharedHandle,
@@ -89,7 +89,7 @@ impl Scene {
         self.keepers.iter().for_each(Keeper::mend);
     }
 
-    /// Waits for the restarts that faults have yet to bring: nobody is judged before.
+    /// Waits for the restarts that faults have yet to bring: nobody is checked before.
     pub(crate) async fn restarted(&self) {
         self.wait_for(Duration::ZERO, self.restarts_until_ms.load(Ordering::Relaxed)).await;
     }
@@ -191,7 +191,15 @@ impl Scene {
                 // An empty tree can always be made.
                 let _ = node.disk().wipe();
             }
-            Fault::BackInTime { back_ms, stopped } => self.put_back(keeper, *back_ms, *stopped),
+            Fault::BackInTime { back_ms, stopped } => self.restore(keeper, *back_ms, *stopped),
+            _ => self.apply_around(keeper, plan, fault),
+        }
+    }
+
+    /// Faults of what surrounds a node: clocks, peers, links, versions of the others.
+    fn apply_around(&self, keeper: &Keeper, plan: &Plan, fault: &Fault) {
+        let node = &keeper.node;
+        match fault {
             Fault::Upgrade { nodes, later, every_ms, down_ms } => {
                 self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
             }
@@ -228,7 +236,7 @@ impl Scene {
     }
 
     /// F16: a copy of the disk comes back `back_ms` later.
-    fn put_back(&self, keeper: &Keeper, back_ms: u64, stopped: bool) {
+    fn restore(&self, keeper: &Keeper, back_ms: u64, stopped: bool) {
         let (world, keeper) = (self.world.clone(), keeper.clone());
         let end = world.now() + Duration::from_millis(back_ms);
         madsim::task::spawn(async move {
@@ -397,10 +405,10 @@ impl Scene {
         });
     }
 
-    /// Asks for compactions from the judge's machine.
+    /// Asks for compactions from the oracle's machine.
     fn compact(&self, node: &SimNode) {
-        let mut client = Client::new(self.judge.env(), address_of_node(node), USER, PASSWORD);
-        drop(self.judge.spawn(async move {
+        let mut client = Client::new(self.oracle.env(), address_of_node(node), USER, PASSWORD);
+        drop(self.oracle.spawn(async move {
             for database in ["sim", "own"] {
                 let _ = client.json("POST", &format!("/{database}/_compact"), &Value::Null).await;
             }
@@ -409,10 +417,10 @@ impl Scene {
 }
 
 impl Scene {
-    /// Asks the second node for a replication, from the judge's machine.
+    /// Asks the second node for a replication, from the oracle's machine.
     fn replicate(&self) {
-        let mut client = Client::new(self.judge.env(), address_of(1), USER, PASSWORD);
-        drop(self.judge.spawn(async move {
+        let mut client = Client::new(self.oracle.env(), address_of(1), USER, PASSWORD);
+        drop(self.oracle.spawn(async move {
             let _ = client.json("POST", "/_replicate", &order()).await;
         }));
     }

@@ -4,7 +4,7 @@
 //!
 //! Assumes three copies of each range, none of them moved, and that only the broken node's disk was lost: then any core
 //! has two. Where it fails the maps tell whether it could be expected at all; a core that lacks a majority somewhere is
-//! counted and not judged.
+//! counted and not checked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,14 +25,14 @@ const CONVERGES: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Copies that make a majority of three.
 const MAJORITY: u32 = 2;
-/// Values of documents that the judge writes: no client's.
+/// Values of documents that the oracle writes: no client's.
 const VALUES_FROM: u64 = 1_000_000;
 
-/// Breaks a node and judges the others.
+/// Breaks a node and checks the others.
 ///
 /// # Errors
 /// What the core does not do in time, and any answer that breaks a promise.
-pub(crate) async fn judge_core(scene: &Scene, outcast: Outcast) -> Result<(), Violation> {
+pub(crate) async fn check_core(scene: &Scene, outcast: Outcast) -> Result<(), Violation> {
     let world = &scene.world;
     let began = world.now();
     let numbers: Vec<u32> = (0..scene.keepers.len() as u32).filter(|node| *node != outcast.node).collect();
@@ -49,9 +49,9 @@ pub(crate) async fn judge_core(scene: &Scene, outcast: Outcast) -> Result<(), Vi
                 keeper.node.kill();
             }
         };
-        wait_until_up_or(&scene.judge, *node, restart).await?;
+        wait_until_up_or(&scene.oracle, *node, restart).await?;
     }
-    let mut core: Vec<(u32, Client)> = numbers.iter().map(|node| (*node, client(&scene.judge, *node))).collect();
+    let mut core: Vec<(u32, Client)> = numbers.iter().map(|node| (*node, client(&scene.oracle, *node))).collect();
     for turn in 0.. {
         let wrong = look(scene, &mut core, turn).await?;
         let took = world.now() - began;
@@ -98,7 +98,7 @@ fn note(scene: &Scene, took: Duration, what: &str) {
     let counters = &mut shared.history.coverage.counters;
     *counters.entry(what.to_owned()).or_default() += 1;
     *counters.entry(format!("{what}: milliseconds in all")).or_default() += took_ms;
-    let (lane, name, text) = ("judge".to_owned(), "liveness".to_owned(), what.to_owned());
+    let (lane, name, text) = ("oracle".to_owned(), "liveness".to_owned(), what.to_owned());
     let event = Event { lane, from_ms: to_ms - took_ms, to_ms, kind: "check", name, text, outcome: String::new() };
     shared.history.events.push(event);
 }

@@ -1,5 +1,5 @@
 //! `settee-sim`: runs seeds, replays and shrinks a failing one, draws its timeline, proves on planted bugs that the
-//! judges bite, and tells what was exercised.
+//! checks bite, and tells what was exercised.
 //!
 //! Exit status 0 only when every invariant held (for `planted`: when every planted bug was caught).
 
@@ -425,8 +425,8 @@ fn outside(what: &[String], target: &Target, port: u16) -> bool {
         let Some(plan) = plan_of(name) else { return false };
         match outer::run(&plan, target, (port, port + 1)) {
             Ok(Outcome { failure, edits, faults }) => {
-                let verdict = failure.as_ref().map_or("every invariant held".to_owned(), ToString::to_string);
-                println!("{name}: {verdict}; edits {edits:?}, faults {} of {}", faults.0, faults.0 + faults.1);
+                let outcome = failure.as_ref().map_or("every invariant held".to_owned(), ToString::to_string);
+                println!("{name}: {outcome}; edits {edits:?}, faults {} of {}", faults.0, faults.0 + faults.1);
                 failed += usize::from(failure.is_some());
             }
             Err(error) => {

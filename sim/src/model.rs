@@ -1,4 +1,4 @@
-//! The oracle: what the database may hold, judged from the clients' side alone. It shares no code with the node.
+//! The oracle: what the database may hold, checked from the clients' side alone. It shares no code with the node.
 //!
 //! A document is a set of revisions; an edit is invoked and then acknowledged, refused or unknown. Revisions are
 //! deterministic, so the model computes the revision that an edit makes on a given parent by itself and recognizes it
@@ -78,7 +78,7 @@ pub struct Leaf {
 pub struct Model {
     /// Several copies take edits: two on one parent may both be taken while they do not hear each other.
     pub several: bool,
-    /// Nothing goes wrong in the run: all nodes agree on who is there, so that one copy judges edits.
+    /// Nothing goes wrong in the run: all nodes agree on who is there, so that one copy checks edits.
     pub in_peace: bool,
     /// A node's disk may be lost: what fewer than a majority of copies held may go with it.
     pub loses_disks: bool,

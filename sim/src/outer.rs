@@ -1,5 +1,5 @@
 //! The outer ring: the plans of the simulator against a real process, or a server that somebody else runs. Time, disk
-//! and network are the machine's, so that a run does not repeat; the clients and their judges are the same.
+//! and network are the machine's, so that a run does not repeat; the clients and their checks are the same.
 //!
 //! Faults are what can be done from outside: `kill -9`, a process that is stopped and goes on, and a proxy that holds
 //! back, resets and swallows, at a time or while an operation is under way. All others are left out and counted. A
@@ -113,18 +113,18 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
     }
     wait_until_up(&env, client()).await?;
     workers.iter_mut().for_each(Worker::reconnect);
-    let mut reader = Worker::new("judge", client(), Arc::clone(&shared));
-    let verdict = if lock(&shared).violation.is_some() {
+    let mut reader = Worker::new("oracle", client(), Arc::clone(&shared));
+    let outcome = if lock(&shared).violation.is_some() {
         Ok(())
     } else {
-        reader.judge_at_the_end(&mut workers).await.map(|_| ())
+        reader.check_final_state(&mut workers).await.map(|_| ())
     };
     let panicked = match &machine {
         Some(machine) if own => machine.lock().await.panic(),
         _ => None,
     };
     let mut shared = lock(&shared);
-    let failure = shared.violation.take().or(verdict.err()).or(panicked);
+    let failure = shared.violation.take().or(outcome.err()).or(panicked);
     Ok(Outcome { failure, edits: shared.model.outcomes(), faults })
 }
 
@@ -136,7 +136,7 @@ fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
         // The program has no folder for them.
         Op::Snapshot { .. } | Op::Restore => false,
         // Nobody makes the filters there.
-        Op::FollowSifted { .. } | Op::Maintain { .. } | Op::Shift { .. } | Op::Groups { .. } => false,
+        Op::FollowFiltered { .. } | Op::Maintain { .. } | Op::Shift { .. } | Op::Groups { .. } => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
         Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List => true,
         Op::Follow { mode: FeedMode::Normal, .. } => true,

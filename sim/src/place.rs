@@ -90,7 +90,7 @@ pub(crate) fn plain_settings() -> Vec<String> {
     vec![ADMIN.to_owned(), HANDLERS.to_owned(), "chttpd_auth/secret=sesame".to_owned()]
 }
 
-/// The configuration of one server whose answers are judged, wherever it runs.
+/// The configuration of one server whose answers are checked, wherever it runs.
 pub(crate) fn settings_outside() -> Vec<String> {
     let mut out = plain_settings();
     out.extend([

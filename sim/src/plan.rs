@@ -26,7 +26,7 @@ mod unseen;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FILTERS, FeedMode, Filter, OPS, Op, Sift, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedFilter, FeedMode, Filter, OPS, Op, TimedOp, WAYS, Way};
 pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 
@@ -300,7 +300,7 @@ impl Plan {
     }
 
     /// Whether lists are held against what was written while their node was in maintenance.
-    pub fn judges_maintenance(&self) -> bool {
+    pub fn checks_maintenance(&self) -> bool {
         Scene::of(self) == Some("maintenance")
     }
 
@@ -313,7 +313,7 @@ impl Plan {
 
     /// Whether somebody reads the shared database's feed by filters.
     pub fn has_filters(&self) -> bool {
-        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::FollowSifted { .. }))
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::FollowFiltered { .. }))
     }
 
     /// Whether somebody asks for groups of documents that are always there.

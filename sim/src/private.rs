@@ -1,5 +1,5 @@
 //! The oracle of documents that one client alone writes: exactly what must be there, so that reads, views and queries
-//! are judged to the letter. It shares no code with the node.
+//! are checked to the letter. It shares no code with the node.
 //!
 //! A document is in one certain state, plus what requests without an answer may still make of it: such a request takes
 //! effect as long as the revision that it names is the current one (or, for a creation, as long as there is none).

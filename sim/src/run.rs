@@ -1,4 +1,4 @@
-//! One run: a plan carried out in a simulated world, judged while it runs and at its end.
+//! One run: a plan carried out in a simulated world, checked while it runs and at its end.
 //!
 //! Phases: the nodes start and the databases are made in peace (but for a cut in the very first start); clients work
 //! while faults happen; then all faults end, the power is cut once more, and after the last restart everything is read
@@ -22,9 +22,9 @@ use crate::bugs::Plant;
 use crate::faults::Scene;
 use crate::history::{Event, History};
 use crate::keeper::Keeper;
-use crate::liveness::judge_core;
+use crate::liveness::check_core;
 use crate::model::{Violation, Written};
-use crate::peace::{client, judge_at_the_end, set_up};
+use crate::peace::{check_final_state, client, set_up};
 use crate::place::{PORT, PROXY, address_of, client_ip, link, settings_outside};
 use crate::plan::{Plan, Reseed, TimedOp};
 use crate::proxy::Proxy;
@@ -123,6 +123,26 @@ fn set_caps(plan: &Plan) {
     }
 }
 
+/// What the oracles know of a run before it begins.
+fn begin(shared: &SharedHandle, world: &SimWorld, plan: &Plan) {
+    let mut shared = lock(shared);
+    shared.world = Some(world.clone());
+    shared.several = plan.world.n > 0;
+    shared.clusters = plan.stays();
+    shared.model.several = plan.world.n > 0;
+    // Two clusters take edits of one revision without asking each other.
+    shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
+    shared.views = plan.has_views();
+    shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
+    shared.caps = plan.world.caps();
+    shared.maintains = plan.checks_maintenance();
+    shared.damaged = plan.damages();
+    shared.model.loses_disks = plan.loses_disks();
+    shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
+    shared.together.places.in_peace = plan.is_in_peace();
+    shared.asked = Asked::of(plan);
+}
+
 async fn scenario(
     world: SimWorld,
     plan: Plan,
@@ -140,24 +160,7 @@ async fn scenario(
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
     set_caps(&plan);
-    {
-        let mut shared = lock(&shared);
-        shared.world = Some(world.clone());
-        shared.several = plan.world.n > 0;
-        shared.clusters = plan.stays();
-        shared.model.several = plan.world.n > 0;
-        // Two clusters take edits of one revision without asking each other.
-        shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
-        shared.views = plan.has_views();
-        shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
-        shared.caps = plan.world.caps();
-        shared.maintains = plan.judges_maintenance();
-        shared.damaged = plan.damages();
-        shared.model.loses_disks = plan.loses_disks();
-        shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
-        shared.together.places.in_peace = plan.is_in_peace();
-        shared.asked = Asked::of(&plan);
-    }
+    begin(&shared, &world, &plan);
     let common = settings_outside();
     let keeper = |number| Keeper::new(&world, &plan, number, (planted, &common), &shared);
     let keepers: Vec<Keeper> = (0..plan.world.machines()).map(keeper).collect();
@@ -172,13 +175,13 @@ async fn scenario(
     }
     keepers.iter().for_each(Keeper::launch);
     let watches: Vec<_> = keepers.iter().map(|k| madsim::task::spawn(k.clone().watch(world.clone()))).collect();
-    let judge = world.node("judge", client_ip(0));
+    let oracle = world.node("oracle", client_ip(0));
     let machine = world.node("peer", PROXY);
     // Invariant: nobody else listens there.
     let proxy = Proxy::start(&machine.env(), SocketAddr::new(PROXY, PORT), address_of(0)).await.expect("an address");
     let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).chain([PROXY]).collect();
     let restarts_until_ms = AtomicU64::new(0);
-    let scene = Scene { world, keepers, clients, judge, proxy, shared, restarts_until_ms };
+    let scene = Scene { world, keepers, clients, oracle, proxy, shared, restarts_until_ms };
     scene.set_apart(&plan.world);
     let end = plan.until_ms.map_or(Duration::MAX, Duration::from_millis);
     tokio::select! {
@@ -188,8 +191,14 @@ async fn scenario(
     }
     // Else they would start nodes again while the world is taken down.
     watches.iter().for_each(|watch| watch.abort());
+    note_points(&scene.shared);
+    scene.keepers.iter().map(|k| k.node.lives()).sum()
+}
+
+/// Notes which sites and points the run came to, and what was over a budget of memory.
+fn note_points(shared: &SharedHandle) {
     let met = buggify::leave();
-    let mut shared = lock(&scene.shared);
+    let mut shared = lock(shared);
     if let Some(what) = met.over {
         shared.violation.get_or_insert(Violation { invariant: "I35", what });
     }
@@ -197,13 +206,12 @@ async fn scenario(
     counters.extend(met.held.iter().map(|(what, share)| (format!("held {what}, hundredths summed"), *share)));
     counters.extend(met.points.iter().map(|(point, n)| (format!("point {point}"), *n)));
     counters.extend(met.sites.iter().map(|(site, (_, turned))| (format!("site {site}"), *turned)));
-    scene.keepers.iter().map(|k| k.node.lives()).sum()
 }
 
 /// All phases of a run.
 async fn act(scene: &Scene, plan: &Plan) {
     let (world, shared) = (&scene.world, &scene.shared);
-    if let Err(violation) = set_up(&scene.judge, plan).await {
+    if let Err(violation) = set_up(&scene.oracle, plan).await {
         lock(shared).breaks(violation);
         return;
     }
@@ -230,7 +238,7 @@ async fn act(scene: &Scene, plan: &Plan) {
     if let Some(outcast) = plan.world.outcast
         && lock(shared).violation.is_none()
     {
-        if let Err(violation) = judge_core(scene, outcast).await {
+        if let Err(violation) = check_core(scene, outcast).await {
             return condemn(shared, violation);
         }
         scene.calm();
@@ -239,8 +247,8 @@ async fn act(scene: &Scene, plan: &Plan) {
         keeper.node.power_off();
     }
     if lock(shared).violation.is_none() {
-        let verdict = judge_at_the_end(scene, plan, &mut workers).await;
-        match verdict {
+        let outcome = check_final_state(scene, plan, &mut workers).await;
+        match outcome {
             // Damage was found: no answer is right, and nothing more can be asked.
             Err(violation) if plan.damages() && violation.invariant == "I28" => {
                 *lock(shared).history.coverage.counters.entry("damage answered by errors".into()).or_default() += 1;
@@ -251,11 +259,11 @@ async fn act(scene: &Scene, plan: &Plan) {
     }
 }
 
-/// Writes down that the judge found a promise broken.
+/// Writes down that the oracle found a promise broken.
 fn condemn(shared: &SharedHandle, violation: Violation) {
     let mut shared = lock(shared);
     let (from_ms, outcome) = (shared.now_ms(), violation.to_string());
-    let (lane, name, text) = ("judge".to_owned(), "verdict".to_owned(), "reads everything back".to_owned());
+    let (lane, name, text) = ("oracle".to_owned(), "final state".to_owned(), "reads everything back".to_owned());
     let event = Event { lane, from_ms, to_ms: from_ms, kind: "check", name, text, outcome };
     shared.history.events.push(event);
     shared.breaks(violation);

@@ -1,4 +1,4 @@
-//! What answers showed, for the timeline: trees of documents, and positions of the changes feed. It judges nothing.
+//! What answers showed, for the timeline: trees of documents, and positions of the changes feed. It checks nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -126,10 +126,10 @@ mod tests {
         sights.tree("d", "c1", 6, &[two.clone(), leaf(&["1-z"])]);
         sights.tree("d", "c2", 7, &[leaf(&["1-z"]), two.clone()]);
         sights.tree("d", "c1", 8, std::slice::from_ref(&two));
-        sights.tree("d", "judge", 9, &[leaf(&["3-c", "2-b", "1-a"])]);
+        sights.tree("d", "oracle", 9, &[leaf(&["3-c", "2-b", "1-a"])]);
         let shown = sights.before_and_after("d");
         assert_eq!(shown.before.map(|sight| sight.at_ms), Some(7), "the same in another order is no other tree");
-        assert_eq!(shown.after.map(|sight| (sight.at_ms, sight.lane)), Some((9, "judge".to_owned())));
+        assert_eq!(shown.after.map(|sight| (sight.at_ms, sight.lane)), Some((9, "oracle".to_owned())));
         sights.tree("e", "c1", 1, &[one]);
         sights.tree("e", "c1", 2, &[two]);
         assert_eq!(sights.before_and_after("e").before.map(|sight| sight.at_ms), Some(1), "nothing is gone");

@@ -50,8 +50,8 @@ mod tests {
 
     #[test]
     fn lanes_stand_in_the_order_of_their_numbers() {
-        let named = ["c10", "judge", "node10", "c2", "node2", "c10", "c1"];
-        assert_eq!(lanes(named.into_iter()), ["node2", "node10", "c1", "c2", "c10", "judge"]);
+        let named = ["c10", "oracle", "node10", "c2", "node2", "c10", "c1"];
+        assert_eq!(lanes(named.into_iter()), ["node2", "node10", "c1", "c2", "c10", "oracle"]);
     }
 
     #[test]

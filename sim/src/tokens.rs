@@ -17,7 +17,7 @@ const BLOCK: usize = 64;
 
 /// What an answer must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Outcome {
     /// Taken.
     In,
     /// Refused.
@@ -47,13 +47,13 @@ impl Span {
     }
 
     /// What becomes of it on a node whose clock showed `seconds` while it was asked; `None`: the clock jumped then.
-    pub fn judge(&self, seconds: Option<RangeInclusive<i64>>) -> Verdict {
-        let Some(seconds) = seconds else { return Verdict::Either };
+    pub fn validity(&self, seconds: Option<RangeInclusive<i64>>) -> Outcome {
+        let Some(seconds) = seconds else { return Outcome::Either };
         let (first, last) = (*seconds.start(), *seconds.end());
         match () {
-            () if self.from_s <= first && last < self.until_s => Verdict::In,
-            () if last < self.from_s || self.until_s <= first => Verdict::Out,
-            () => Verdict::Either,
+            () if self.from_s <= first && last < self.until_s => Outcome::In,
+            () if last < self.from_s || self.until_s <= first => Outcome::Out,
+            () => Outcome::Either,
         }
     }
 }
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn what_counts_is_decided_by_the_seconds_that_the_clock_may_have_shown() {
         let span = Span { from_s: 10, until_s: 20 };
-        let judge = |first, last| span.judge(Some(first..=last));
-        assert_eq!([judge(10, 19), judge(20, 20), judge(8, 9)], [Verdict::In, Verdict::Out, Verdict::Out]);
-        assert_eq!([judge(19, 20), judge(9, 10), span.judge(None)], [Verdict::Either; 3]);
+        let oracle = |first, last| span.validity(Some(first..=last));
+        assert_eq!([oracle(10, 19), oracle(20, 20), oracle(8, 9)], [Outcome::In, Outcome::Out, Outcome::Out]);
+        assert_eq!([oracle(19, 20), oracle(9, 10), span.validity(None)], [Outcome::Either; 3]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Simulated weeks of one node: each day some load, then silence until the next. What the node holds (tasks, timers,
-//! connections, open files) is the same every night, or something leaks (I29). Bytes on its disk are told, not judged:
+//! connections, open files) is the same every night, or something leaks (I29). Bytes on its disk are told, not checked:
 //! the journal grows until it is worth a flush.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What simulated clients do and how their answers are judged: every answer is checked against the model at once, and
+//! What simulated clients do and how their answers are checked: every answer is checked against the model at once, and
 //! after the faults a last client reads everything back.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,7 +12,7 @@ use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
 use crate::model::{Leaf, Model, Violation};
 use crate::place::{PASSWORD, USER, address_of};
-use crate::plan::{Op, Sift, TimedOp};
+use crate::plan::{FeedFilter, Op, TimedOp};
 use crate::private::Own;
 use crate::sights::Sights;
 use crate::world::SimWorld;
@@ -26,6 +26,8 @@ mod common;
 mod counted;
 mod documents;
 mod feed;
+mod filtered;
+mod final_state;
 mod graves;
 mod hostile;
 mod keep;
@@ -41,19 +43,18 @@ mod rules;
 mod secrets;
 mod seen;
 mod session;
-mod sifted;
 mod twins;
-mod verdict;
 
 use documents::Known;
 use local::Local;
 
-pub(crate) use between::judge_between;
+pub(crate) use between::check_between;
 pub(crate) use counted::set_up as set_up_counted;
 pub(crate) use documents::{leaves, outcome};
+pub(crate) use filtered::set_up as set_up_filters;
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub(crate) use maintained::SETTING as MAINTENANCE;
-pub(crate) use members::{judge_members, look_at_connections, look_at_members};
+pub(crate) use members::{check_members, look_at_connections, look_at_members};
 pub(crate) use own::carry_out;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
@@ -61,7 +62,6 @@ pub(crate) use promise::Asked;
 pub(crate) use secrets::give_first as give_first_secret;
 pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
-pub(crate) use sifted::set_up as set_up_filters;
 pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
 
 /// The database that all clients use.
@@ -165,13 +165,13 @@ pub struct Worker {
     own: BTreeMap<u32, Own>,
     chosen: chosen::Chosen,
     seen: chosen::Chosen,
-    sifted: sifted::Places,
+    filtered: filtered::Places,
     admin: admin::Known,
     /// The session's cookie.
     cookie: Option<String>,
     /// Documents that were written to be read at once through another node.
     abreast: usize,
-    jobs: BTreeMap<Sift, keep::Job>,
+    jobs: BTreeMap<FeedFilter, keep::Job>,
     kept: kept::Kept,
     rule: rules::Mine,
     /// Values of documents that are to be purged, with their revisions.
@@ -200,7 +200,7 @@ impl Worker {
             own: BTreeMap::new(),
             chosen: chosen::Chosen::default(),
             seen: chosen::Chosen::default(),
-            sifted: sifted::Places::default(),
+            filtered: filtered::Places::default(),
             admin: admin::Known::default(),
             cookie: None,
             abreast: 0,
@@ -309,7 +309,7 @@ impl Worker {
         answer
     }
 
-    /// A request is about to be sent: the operation is under way, whoever waits for it is told.
+    /// A request is about to be sent: the operation is under way, regardless of who waits for it is told.
     fn sends(&mut self) {
         if let Some(name) = self.unsent.take() {
             self.locked(|s| s.begun.send_modify(|begun| *begun.entry(name).or_default() += 1));
@@ -356,7 +356,7 @@ impl Worker {
                 Ok(())
             }
             Op::Follow { mode, limit } => self.follow(*mode, *limit).await,
-            Op::FollowSifted { by, mode, docs, limit } => self.follow_sifted(*by, *mode, *docs, *limit).await,
+            Op::FollowFiltered { by, mode, docs, limit } => self.follow_filtered(*by, *mode, *docs, *limit).await,
             Op::Shift { v } => self.shift(*v).await,
             Op::Groups { way } => self.groups(*way).await,
             Op::Descend { limit } => self.descend(*limit).await,
@@ -364,8 +364,8 @@ impl Worker {
             Op::FollowAt { node } => self.follow_at(*node).await,
             Op::Tail { doc, v } => self.tail(*doc, *v).await,
             Op::Replicate => self.replicate().await,
-            Op::Keep { sift } => self.keep(*sift).await,
-            Op::EndKeep { sift } => self.end_keep(*sift).await,
+            Op::Keep { filter } => self.keep(*filter).await,
+            Op::EndKeep { filter } => self.end_keep(*filter).await,
             Op::Snapshot { fresh } => self.snapshot(*fresh).await.map(drop),
             Op::Restore => self.restore().await.map(drop),
             Op::NewSecret => self.new_secret().await,
@@ -424,8 +424,8 @@ impl Worker {
             Op::AddNode { node } => self.add_node(*node).await,
             Op::RemoveNode { node } => self.remove_node(*node).await,
             Op::Voters => self.voters().await,
-            Op::Join { way, sift, at, by } => self.join(*way, *sift, (*at, *by)).await,
-            Op::Part { way, sift, at } => self.part(*way, *sift, *at).await,
+            Op::Join { way, filter, at, by } => self.join(*way, *filter, (*at, *by)).await,
+            Op::Part { way, filter, at } => self.part(*way, *filter, *at).await,
             Op::Ferry { way, at, by } => self.ferry(*way, (*at, *by)).await,
             other => unreachable!("{other:?} is a shared operation"),
         }

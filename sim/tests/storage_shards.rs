@@ -119,8 +119,8 @@ async fn head(storage: &Storage, shard: u64) -> Result<Result<u64, String>, Stor
     Ok(Err(format!("shard {shard}: {} rows and not {} for head {head}", rows.len(), expected.len())))
 }
 
-/// Judges all shards of a store that nobody writes to. Inner errors are breaches.
-async fn judge(storage: &Storage, model: &Model) -> Result<Result<(), String>, StorageError> {
+/// Checks all shards of a store that nobody writes to. Inner errors are breaches.
+async fn oracle(storage: &Storage, model: &Model) -> Result<Result<(), String>, StorageError> {
     for ((shard, _), known) in SHARDS.into_iter().zip(&model.shards) {
         let head = match head(storage, shard).await? {
             Ok(head) => head,
@@ -207,7 +207,7 @@ async fn shrink(storage: Storage, model: Arc<Model>, mut dice: Dice) -> Result<(
     Ok(())
 }
 
-/// One life: open, judge, write until all is done or something fails. `healthy`: nothing may fail.
+/// One life: open, check, write until all is done or something fails. `healthy`: nothing may fail.
 async fn live(env: Env, scenario: Scenario, model: Arc<Model>, healthy: bool) -> Result<(), String> {
     let opened = Storage::open(env.clone(), Path::new("/data"), scenario.options).await;
     let storage = match opened {
@@ -216,8 +216,8 @@ async fn live(env: Env, scenario: Scenario, model: Arc<Model>, healthy: bool) ->
         Err(error) if healthy => return Err(format!("a healthy disk does not open: {error}")),
         Err(_) => return Ok(()),
     };
-    match judge(&storage, &model).await {
-        Ok(judged) => judged?,
+    match oracle(&storage, &model).await {
+        Ok(report) => report?,
         Err(error) if healthy => return Err(format!("a healthy disk cannot be read: {error}")),
         Err(_) => return Ok(()),
     }
@@ -234,8 +234,8 @@ async fn live(env: Env, scenario: Scenario, model: Arc<Model>, healthy: bool) ->
     while let Some(written) = done.recv().await {
         written?;
     }
-    match judge(&storage, &model).await {
-        Ok(judged) => judged,
+    match oracle(&storage, &model).await {
+        Ok(report) => report,
         Err(_) => Ok(()),
     }
 }
@@ -299,9 +299,9 @@ async fn torment(world: &SimWorld, planted: Planted) -> Result<u64, String> {
     }
     let model = Arc::new(Model::default());
     let begin = |healthy| {
-        let (judged, mut outcome) = tokio::sync::mpsc::channel(1);
+        let (report, mut outcome) = tokio::sync::mpsc::channel(1);
         let life = node.spawn(live(node.env(), scenario.clone(), model.clone(), healthy));
-        madsim::task::spawn(async move { drop(judged.send(life.await).await) });
+        madsim::task::spawn(async move { drop(report.send(life.await).await) });
         move || outcome.try_recv().ok()
     };
     for _ in 0..ROUNDS {
@@ -313,8 +313,8 @@ async fn torment(world: &SimWorld, planted: Planted) -> Result<u64, String> {
         node.disk().set_faults(faults);
         let mut outcome = begin(false);
         world.sleep(Duration::from_millis(dice.below(3_000))).await;
-        if let Some(Some(judged)) = outcome() {
-            judged?;
+        if let Some(Some(report)) = outcome() {
+            report?;
         }
         if node.is_up() {
             if dice.chance(0.7) { node.power_off() } else { node.kill() }
@@ -331,7 +331,7 @@ async fn torment(world: &SimWorld, planted: Planted) -> Result<u64, String> {
     let until = world.now() + PATIENCE;
     loop {
         match outcome() {
-            Some(judged) => break judged.unwrap_or(Ok(()))?,
+            Some(report) => break report.unwrap_or(Ok(()))?,
             None if world.now() > until => return Err("a writer waits for ever".to_owned()),
             None => world.sleep(Duration::from_millis(100)).await,
         }
@@ -393,7 +393,7 @@ fn the_planted_bugs_of_the_storage_are_caught() {
     // redb may also panic over what it finds.
     let caught = |bug, seed| {
         let run = move || run(seed, Planted::none().with(bug)).value;
-        std::panic::catch_unwind(run).map_or(true, |judged| judged.is_err())
+        std::panic::catch_unwind(run).map_or(true, |report| report.is_err())
     };
     let bugs = [
         Bug::SkipFsync,

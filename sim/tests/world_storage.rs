@@ -44,7 +44,7 @@ async fn commit(storage: &Storage, number: u64) -> bool {
 }
 
 /// The number of the last commit in the store; complains about anything but whole commits up to it.
-async fn judge(storage: &Storage) -> Result<u64, String> {
+async fn oracle(storage: &Storage) -> Result<u64, String> {
     let found = storage.read(|view| {
         let head = view.get(b"head")?.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap_or_default()));
         let mut rows = Vec::new();
@@ -61,13 +61,13 @@ async fn judge(storage: &Storage) -> Result<u64, String> {
     if rows == expected && bad == 0 { Ok(head) } else { Err(format!("{} rows for head {head}, {bad} bad", rows.len())) }
 }
 
-/// One life: open, judge, write until the commits are done or the power goes.
+/// One life: open, check, write until the commits are done or the power goes.
 async fn live(env: Env, model: Arc<Model>) -> Result<(), String> {
     let Ok(storage) = Storage::open(env.clone(), Path::new("/data/node"), options()).await else {
         // Errors of the disk are no breach; the next life tries again.
         return Ok(());
     };
-    let head = match judge(&storage).await {
+    let head = match oracle(&storage).await {
         Ok(head) => head,
         Err(text) if text.contains("rows for head") => return Err(text),
         Err(_) => return Ok(()),
@@ -99,8 +99,8 @@ async fn torture(world: SimWorld, faults: DiskFaults) -> Result<u64, String> {
             node.disk().set_fuse(Some(1 + dice.below(250)));
         }
         let life = node.spawn(live(node.env(), model.clone()));
-        if let Some(judged) = life.await {
-            judged?;
+        if let Some(outcome) = life.await {
+            outcome?;
             match dice.below(2) {
                 0 => node.power_off(),
                 _ => node.kill(),
@@ -151,8 +151,8 @@ fn acknowledged_commits_survive_disk_errors_too() {
 fn a_disk_whose_syncs_lie_is_found_out() {
     let faults = DiskFaults { syncs_lie: true, ..DiskFaults::default() };
     // redb may also panic over what it finds.
-    let found = |seed| std::panic::catch_unwind(|| run(seed, &faults).value).is_ok_and(|judged| judged.is_err());
-    assert!((200..215).filter(|seed| found(*seed)).count() > 0, "the judge must be able to find a loss");
+    let found = |seed| std::panic::catch_unwind(|| run(seed, &faults).value).is_ok_and(|outcome| outcome.is_err());
+    assert!((200..215).filter(|seed| found(*seed)).count() > 0, "the oracle must be able to find a loss");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What a caller may do: one table of endpoint classes and ranks, with the refusals that CouchDB 3.5 was measured to
-//! give. Pure. SPEC 'Authorization by the security object'.
+//! give. Pure. Rules: CouchDB documentation, 'Security object'.
 
 use super::security::SecurityObject;
 use super::{METRICS_ROLE, UserCtx};
@@ -19,7 +19,7 @@ pub enum Class {
     Member,
     /// Writes of design documents, `_security` and `_revs_limit`: database administrators, after the test for members.
     DatabaseAdmin,
-    /// `_compact`, `_view_cleanup`: database administrators, refused with 401 whoever asks.
+    /// `_compact`, `_view_cleanup`: database administrators, refused with 401 regardless of who asks.
     Maintenance,
 }
 

@@ -1,4 +1,4 @@
-//! Server administrators: the section `[admins]` (SPEC 'Server admins').
+//! Server administrators: the section `[admins]` (CouchDB documentation, 'Server admins').
 //!
 //! No plain password stays in memory or in a file for longer than its hash takes to compute.
 
@@ -44,7 +44,7 @@ pub async fn put(
     if value.is_empty() || looks_hashed(value) {
         return config.set((SECTION, name), value, persist).await;
     }
-    // The name is judged before the slow part.
+    // The name is checked before the slow part.
     crate::config::ini::check(SECTION, name, "x")?;
     let hashed = hash(env, config, value).await;
     config.set((SECTION, name), &hashed, persist).await

@@ -1,4 +1,5 @@
-//! JSON Web Tokens: `Authorization: Bearer` (SPEC 'JWT authentication'). Pure but for a memory of good signatures.
+//! JSON Web Tokens: `Authorization: Bearer` (CouchDB documentation, 'JWT authentication'). Pure but for a memory of
+//! good signatures.
 //!
 //! `[jwt_keys]` holds the trusted keys, `family:kid`; `[jwt_auth]` says which claims are asked for and where the roles
 //! are. Which claims are checked is `required_claims` and nothing else: without `exp` in it an expired token is taken,

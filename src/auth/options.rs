@@ -38,6 +38,11 @@ pub fn list(config: &Config, key: &str, default: &str) -> Vec<String> {
     config.list(section(config, key), key, default)
 }
 
+/// Whether the configuration names the users database.
+pub fn names_users_db(config: &Config) -> bool {
+    config.get(section(config, "authentication_db"), "authentication_db").is_some()
+}
+
 /// The name of the users database.
 pub fn users_db(config: &Config) -> String {
     text(config, "authentication_db", "_users")

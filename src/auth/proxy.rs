@@ -1,4 +1,4 @@
-//! A trusted proxy names the user in headers (SPEC 'Proxy authentication'). Pure.
+//! A trusted proxy names the user in headers (CouchDB documentation, 'Proxy authentication'). Pure.
 
 use http::HeaderMap;
 

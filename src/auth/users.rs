@@ -1,6 +1,6 @@
 //! The rules of the users database: who may see and write which document, and what a user document must be. Pure.
 //!
-//! They are those of CouchDB's `_users/_design/_auth` and of its hooks around that database, with its sentences; here
+//! They are those of CouchDB's `_users/_design/_auth` and of its hooks around that database, with its messages; here
 //! they hold without a script.
 
 use super::password::{Prf, StoredHash};

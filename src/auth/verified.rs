@@ -25,7 +25,7 @@ pub(super) struct Verifier {
     env: Env,
     key: [u8; 32],
     known: Mutex<Known>,
-    turns: Semaphore,
+    permits: Semaphore,
     waiting: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ struct Known {
 struct Check {
     /// The stored hash.
     against: Arc<StoredHash>,
-    verdict: Arc<OnceCell<bool>>,
+    outcome: Arc<OnceCell<bool>>,
     order: u64,
 }
 
@@ -51,7 +51,7 @@ impl Verifier {
             env: env.clone(),
             key: env.random_bytes(),
             known: Mutex::default(),
-            turns: Semaphore::new((env.host().cores() / 2).clamp(1, limits::PASSWORD_CHECKS_AT_ONCE)),
+            permits: Semaphore::new((env.host().cores() / 2).clamp(1, limits::PASSWORD_CHECKS_AT_ONCE)),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -60,21 +60,21 @@ impl Verifier {
     pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
         let key = self.pair_key(name, password);
         let asked = Asked { verifier: self, key, check: self.lock().open(key, stored) };
-        if asked.check.verdict.get() == Some(&true) {
+        if asked.check.outcome.get() == Some(&true) {
             self.env.metrics().count(Counter::PasswordsRemembered);
         }
         let compute = || {
             let (stored, password) = (stored.clone(), password.to_vec());
             self.run(move || stored.matches(&password))
         };
-        asked.check.verdict.get_or_try_init(compute).await.copied()
+        asked.check.outcome.get_or_try_init(compute).await.copied()
     }
 
     /// Whether this pair was right before and is still known, so that [`Verifier::verify`] computes nothing.
     pub(super) fn remembers(&self, name: &str, password: &[u8], stored: &StoredHash) -> bool {
         let known = self.lock();
         let check = known.checks.get(&self.pair_key(name, password));
-        check.is_some_and(|check| *check.against == *stored && check.verdict.get() == Some(&true))
+        check.is_some_and(|check| *check.against == *stored && check.outcome.get() == Some(&true))
     }
 
     /// Takes as long as checking a password would, so that the time does not tell which names there are.
@@ -92,7 +92,7 @@ impl Verifier {
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
         let _counted = self.env.metrics().enter(Gauge::PasswordsWaiting);
         let _waiting = Waiting::enter(&self.waiting).ok_or(AuthError::Busy)?;
-        let _turn = self.turns.acquire().await.map_err(|_| AuthError::Busy)?;
+        let _permit = self.permits.acquire().await.map_err(|_| AuthError::Busy)?;
         self.env.metrics().count(Counter::PasswordsComputed);
         Ok(self.env.blocking(Pool::Foreground, work).await)
     }
@@ -124,7 +124,7 @@ impl Known {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.checks.remove(&oldest);
         }
-        let check = Check { against: Arc::new(stored.clone()), verdict: Arc::default(), order: self.next };
+        let check = Check { against: Arc::new(stored.clone()), outcome: Arc::default(), order: self.next };
         self.next += 1;
         self.order.insert(check.order, key);
         self.checks.insert(key, check.clone());
@@ -152,11 +152,11 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let mut known = self.verifier.lock();
         // Given up under the lock, so that exactly one of several finds itself the last: the memory's own and this one.
-        let verdict = std::mem::take(&mut self.check.verdict);
-        if verdict.get() != Some(&true) && Arc::strong_count(&verdict) <= 2 {
+        let outcome = std::mem::take(&mut self.check.outcome);
+        if outcome.get() != Some(&true) && Arc::strong_count(&outcome) <= 2 {
             known.forget(self.key, &self.check);
         }
-        drop(verdict);
+        drop(outcome);
     }
 }
 

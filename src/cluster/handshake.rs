@@ -174,7 +174,7 @@ pub(super) struct Hello {
     pub key: String,
     pub name: NodeName,
     pub address: String,
-    /// Whom it looks for; empty: whoever is there.
+    /// Whom it looks for; empty: the one that is there.
     target: String,
     versions: (u8, u8),
 }
@@ -254,7 +254,7 @@ fn session(
     Session { peer: peer.0, address: peer.1, largest, wire, vault: derive(secret, "vault", transcript) }
 }
 
-/// Greets the node at the other end of `stream`. `target`: whom it must be; empty for whoever is there.
+/// Greets the node at the other end of `stream`. `target`: whom it must be; empty for the one that is there.
 ///
 /// The caller brings a timeout.
 pub(super) async fn initiate(
@@ -288,7 +288,7 @@ pub(super) async fn initiate(
     Ok(session(wire, secret, &transcript, (true, version), (name.into(), address)))
 }
 
-/// Answers whoever opened `stream`. `secret` finds the secret that a greeting means; none: it is refused.
+/// Answers the one that opened `stream`. `secret` finds the secret that a greeting means; none: it is refused.
 ///
 /// The caller brings a timeout. The greeting is answered, too: it says which key was used.
 pub(super) async fn respond(

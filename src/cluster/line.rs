@@ -122,8 +122,8 @@ async fn writing(
     let (mut out, mut head) = (Vec::new(), Vec::new());
     let mut is_behind = false;
     while let Some(first) = outbox.next().await {
-        // Whoever queued it woke this task before all others: those that are about to queue something go first, so that
-        // one write takes all of it. Where more is queued than a write takes there is nothing to wait for.
+        // The one that queued it woke this task before all others: those that are about to queue something go first, so
+        // that one write takes all of it. Where more is queued than a write takes there is nothing to wait for.
         if !is_behind {
             env.others_first().await;
         }

@@ -184,7 +184,7 @@ struct Inner {
     storage: Option<Storage>,
     records: RwLock<Arc<Records>>,
     version: watch::Sender<u64>,
-    /// Held while a change is judged and stored.
+    /// Held while a change is decided and stored.
     writing: Mutex<()>,
 }
 
@@ -299,15 +299,15 @@ impl Table {
         .await
     }
 
-    /// Judges a change against all records and stores it; runs to its end also when the caller goes away.
+    /// Decides a change against all records and stores it; runs to its end also when the caller goes away.
     async fn change<T: Send + 'static>(
         &self,
-        judge: impl FnOnce(&Records) -> Result<(Records, T), MemberError> + Send + 'static,
+        decide: impl FnOnce(&Records) -> Result<(Records, T), MemberError> + Send + 'static,
     ) -> Result<T, MemberError> {
         let table = self.clone();
         let task = async move {
             let _writing = table.0.writing.lock().await;
-            let (changed, value) = judge(&table.records())?;
+            let (changed, value) = decide(&table.records())?;
             if changed.is_empty() {
                 return Ok(value);
             }

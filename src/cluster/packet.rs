@@ -10,7 +10,7 @@ use crate::wire::codec::{CodecError, Reader, put_bool, put_str, put_varint};
 /// What one payload says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Packet {
-    /// A call begins: its service and class (bytes as yet unjudged), the time that its caller waits (0: no limit), the
+    /// A call begins: its service and class (bytes as yet unchecked), the time that its caller waits (0: no limit), the
     /// size of its body and the first piece of it.
     Open { stream: u32, service: u8, class: u8, deadline_ms: u64, total: u64, chunk: Bytes },
     /// A further piece of a call's body.

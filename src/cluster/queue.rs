@@ -1,7 +1,7 @@
 //! What waits to be written to a link: signs of life and credit first, then calls by class.
 //!
-//! Pieces of messages wait for room in the lane of their class, first come first served, so that many streams share a
-//! lane fairly and a large message holds a bounded amount of memory. Background pieces get every ninth turn at least.
+//! Pieces of messages wait for room in the queue of their class, first come first served, so that many streams share a
+//! queue fairly and a large message holds a bounded amount of memory. Background pieces get every ninth turn at least.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Queued {
     _room: Option<OwnedSemaphorePermit>,
 }
 
-struct Lane {
+struct ClassQueue {
     sender: mpsc::UnboundedSender<Queued>,
     room: Arc<Semaphore>,
 }
@@ -27,36 +27,36 @@ struct Lane {
 /// Where packets are put. Shared by all streams of a link.
 pub(super) struct Queues {
     urgent: mpsc::UnboundedSender<Packet>,
-    lanes: [Lane; 3],
+    by_class: [ClassQueue; 3],
 }
 
 /// Where the writer takes them from; dropping it lets every waiting sender go.
 pub(super) struct Outbox {
     urgent: mpsc::UnboundedReceiver<Packet>,
-    lanes: [mpsc::UnboundedReceiver<Queued>; 3],
+    by_class: [mpsc::UnboundedReceiver<Queued>; 3],
     rooms: [Arc<Semaphore>; 3],
     passed_over: u32,
 }
 
 pub(super) fn queues() -> (Queues, Outbox) {
-    let lane = || {
+    let queue = || {
         let (sender, receiver) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(limits::CLUSTER_LANE_CHUNKS));
-        (Lane { sender, room: Arc::clone(&room) }, receiver, room)
+        (ClassQueue { sender, room: Arc::clone(&room) }, receiver, room)
     };
     let (urgent, urgent_out) = mpsc::unbounded_channel();
-    let [(a, a_out, a_room), (b, b_out, b_room), (c, c_out, c_room)] = [lane(), lane(), lane()];
+    let [(a, a_out, a_room), (b, b_out, b_room), (c, c_out, c_room)] = [queue(), queue(), queue()];
     let outbox =
-        Outbox { urgent: urgent_out, lanes: [a_out, b_out, c_out], rooms: [a_room, b_room, c_room], passed_over: 0 };
-    (Queues { urgent, lanes: [a, b, c] }, outbox)
+        Outbox { urgent: urgent_out, by_class: [a_out, b_out, c_out], rooms: [a_room, b_room, c_room], passed_over: 0 };
+    (Queues { urgent, by_class: [a, b, c] }, outbox)
 }
 
 impl Queues {
     /// Queues a piece; waits for room. False: the link is closed and the piece surely not sent.
     pub(super) async fn push(&self, class: Class, packet: Packet) -> bool {
-        let lane = &self.lanes[class as usize];
-        match Arc::clone(&lane.room).acquire_owned().await {
-            Ok(room) => lane.sender.send(Queued { packet, _room: Some(room) }).is_ok(),
+        let queue = &self.by_class[class as usize];
+        match Arc::clone(&queue.room).acquire_owned().await {
+            Ok(room) => queue.sender.send(Queued { packet, _room: Some(room) }).is_ok(),
             Err(_) => false,
         }
     }
@@ -64,7 +64,7 @@ impl Queues {
     /// Queues the end of a stream behind its pieces.
     pub(super) fn push_end(&self, class: Class, packet: Packet) {
         // Fails on a closed link, where nobody waits for it.
-        let _ = self.lanes[class as usize].sender.send(Queued { packet, _room: None });
+        let _ = self.by_class[class as usize].sender.send(Queued { packet, _room: None });
     }
 
     /// Queues what goes before all pieces.
@@ -81,7 +81,7 @@ impl Outbox {
         }
         let order = if self.passed_over >= TURNS_BEFORE_BACKGROUND { [2, 0, 1] } else { [0, 1, 2] };
         for class in order {
-            if let Ok(queued) = self.lanes[class].try_recv() {
+            if let Ok(queued) = self.by_class[class].try_recv() {
                 self.passed_over = if class == 2 { 0 } else { self.passed_over + 1 };
                 return Some(queued.packet);
             }
@@ -95,7 +95,7 @@ impl Outbox {
             return Some(packet);
         }
         self.passed_over = 0;
-        let [control, foreground, background] = &mut self.lanes;
+        let [control, foreground, background] = &mut self.by_class;
         let packet = |queued: Option<Queued>| queued.map(|q| q.packet);
         tokio::select! {
             biased;

@@ -149,7 +149,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The cluster's secret: whoever knows it is a member. Never to be shown.
+    /// The cluster's secret: the one that knows it is a member. Never to be shown.
     pub fn secret(&self) -> Option<String> {
         self.0.config.get("cluster", "secret").filter(|secret| !secret.is_empty())
     }
@@ -246,7 +246,7 @@ impl Cluster {
     pub fn is_seeding(&self) -> bool {
         let is_other = |name: &NodeName| *name != self.0.name;
         let is_named = seeds(&self.0.config.list("cluster", "seeds", "")).iter().any(|(name, _)| is_other(name));
-        // One that was removed had been met, by whoever told so.
+        // One that was removed had been met, by the one that told so.
         let is_met =
             |(name, record): (&String, &Record)| *name != *self.0.name.as_str() && (record.joined || record.deleted);
         is_named && !self.records().iter().any(is_met)

@@ -2,8 +2,8 @@
 //!
 //! A line is a section in brackets, a comment (`;` or `#` first), `key = value`, or, when it begins with one blank and
 //! holds no `=`, the continuation of the value before it. Where blanks surround an `=`, the first such one divides key
-//! and value, so that keys may hold `=`; else the first `=` does (SPEC 'JWT authentication' rule 6). ` ;` in a value
-//! begins a comment. An empty value deletes what earlier files have set. The last of equal keys counts.
+//! and value, so that keys may hold `=`; else the first `=` does (CouchDB documentation, 'JWT authentication'). ` ;` in
+//! a value begins a comment. An empty value deletes what earlier files have set. The last of equal keys counts.
 
 use super::{ConfigError, Sections};
 

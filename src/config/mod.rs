@@ -237,6 +237,12 @@ impl Config {
         self.bool(self.http_section(key), key, default)
     }
 
+    /// Whether answers follow CouchDB 3.5 where the interface specification says otherwise (`[settee] follow`, the table
+    /// in `docs/compatibility.md`).
+    pub fn follows_couchdb(&self) -> bool {
+        self.text("settee", "follow", "specification") == "couchdb-3.5"
+    }
+
     /// As [`Config::u64`], of such an option.
     pub fn http_u64(&self, key: &str, default: u64) -> u64 {
         self.u64(self.http_section(key), key, default)

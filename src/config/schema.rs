@@ -185,6 +185,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Fraction, &["tombstone_days"]),
     ("settee", Switch, &["auto_compaction", "autoupdate"]),
     ("settee", Word(&["thread", "process"]), &["script_isolation"]),
+    ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
     ("settee", Word(&["refuse", "refill"]), &["missing_files"]),
     ("settee", Text, &["node", "snapshot_dir", "index_swap"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),

@@ -1,8 +1,8 @@
 //! The order of JSON values: that of views and declarative queries, and the raw one that a view may choose.
 //!
 //! By default null < false < true < numbers < strings < arrays < objects; strings by the Unicode root collation with
-//! case and accents as tie-breakers, arrays element by element, objects pair by pair in their stored order (SPEC
-//! 'Design documents and views' rule 1, and as CouchDB 3.5 was measured). Raw: numbers, false, null, true, objects,
+//! case and accents as tie-breakers, arrays element by element, objects pair by pair in their stored order (CouchDB
+//! documentation, 'Views collation', and as CouchDB 3.5 was measured). Raw: numbers, false, null, true, objects,
 //! arrays, strings by their bytes. Numbers are compared by their exact value in both.
 //!
 //! [`Collator::sort_key`] writes bytes whose order is the order of the values; equal bytes are equal values.

@@ -1,7 +1,7 @@
 //! A document as a client sends it: checks of the reserved members, attachments entries, revision given or not.
 //!
 //! Reserved are all members of the top level that begin with an underscore. They are taken in the order of the text, so
-//! that of several faults the first is told, as CouchDB 3.5 was measured. Errors carry its names and sentences.
+//! that of several faults the first is told, as CouchDB 3.5 was measured. Errors carry its names and messages.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl DraftErrorKind {
 pub struct DraftError {
     /// The family, which has the error name.
     pub kind: DraftErrorKind,
-    /// The sentence for the client.
+    /// The message for the client.
     pub reason: String,
 }
 
@@ -162,7 +162,7 @@ pub fn parse(value: Value) -> Result<Draft, DraftError> {
             draft.body.push(name, value);
         }
     }
-    // Names are judged last: a fault of form elsewhere comes first.
+    // Names are checked last: a fault of form elsewhere comes first.
     draft.attachments.iter().try_for_each(|a| check_attachment_name(&a.name))?;
     Ok(draft)
 }

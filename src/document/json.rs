@@ -4,9 +4,9 @@
 //! only `"`, `\\` and controls escaped, floats in the shortest form that reads back the same, always with a `.` or an
 //! exponent. It is written once when a document comes in, stored, and copied from then on.
 
+mod lazy;
 mod parse;
 pub mod pieces;
-mod skim;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +14,8 @@ use num_bigint::BigInt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use lazy::{Lazy, parse_lazily};
 pub use parse::{is_too_deep, parse};
-pub use skim::{Skimmed, skim};
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,6 +1,6 @@
 //! What a document is, without any input or output: JSON values, revisions, revision trees, drafts and rendering.
 //!
-//! Everything here is pure and property tested. Rules come from SPEC 'Document', 'Attachment info object' and from what
+//! Everything here is pure and property tested. Rules come from CouchDB's documentation and from what
 //! CouchDB 3.5.0 was measured to do.
 
 pub mod collate;

@@ -1,7 +1,7 @@
 //! A stored revision as JSON text for a client.
 //!
 //! The stored body is canonical text already and is copied as it stands: reading a document parses nothing. Member
-//! names are those of SPEC 'Document' and 'Attachment info object'.
+//! names are those of CouchDB's documentation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -85,7 +85,7 @@ pub enum AttContent {
     Inline(Bytes),
     /// `follows`: the bytes come in a part of a multipart answer.
     Follows,
-    /// `data`, with [`DATA_GAP`] in place of its base64: whoever sends the text fills in the PLAIN bytes.
+    /// `data`, with [`DATA_GAP`] in place of its base64: the one that sends the text fills in the PLAIN bytes.
     Gap,
 }
 
@@ -171,8 +171,8 @@ pub fn render(id: &str, stored: &StoredRevision, options: &RenderOptions<'_>) ->
     out
 }
 
-/// Whether bytes can be the canonical text of an object, as far as those rely on it who copy it into an answer. Whoever
-/// reads a body, from the disk or from another node, looks at it once.
+/// Whether bytes can be the canonical text of an object, as far as those rely on it who copy it into an answer. The one
+/// that reads a body, from the disk or from another node, looks at it once.
 pub fn is_object_text(text: &[u8]) -> bool {
     let is_object = text.len() >= 2 && text.starts_with(b"{") && text.ends_with(b"}");
     is_object && !text.iter().any(|byte| *byte < b' ')

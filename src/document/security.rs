@@ -54,8 +54,8 @@ pub fn parse(text: &[u8]) -> Result<Security, IllegalSecurity> {
     read(value.as_object().ok_or(IllegalSecurity { reason: "Request body must be a JSON object" })?)
 }
 
-/// Reads and checks an object (SPEC 'Security object'). `admins` and `members`, `names` and `roles` may each be absent;
-/// `readers` counts where there is no `members` (as CouchDB 3.5 was measured).
+/// Reads and checks an object (CouchDB documentation, 'Security object'). `admins` and `members`, `names` and `roles`
+/// may each be absent; `readers` counts where there is no `members` (as CouchDB 3.5 was measured).
 ///
 /// # Errors
 /// Which shape is wrong.

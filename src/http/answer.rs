@@ -264,7 +264,7 @@ fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// Whether JSON may be called `application/json` (DESIGN section 1, the first row of the table).
+/// Whether JSON may be called `application/json` (`docs/compatibility.md`, the first row of the table).
 pub fn admits_json(accept: Option<&str>) -> bool {
     let json = |range: &str| {
         let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
@@ -284,7 +284,8 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     let headers = &mut reply.headers;
     if !bodiless && !headers.contains_key(CONTENT_TYPE) {
         let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-        let name = if admits_json(accept) { "application/json" } else { "text/plain;charset=utf-8" };
+        let is_json = config.follows_couchdb() || admits_json(accept);
+        let name = if is_json { "application/json" } else { "text/plain;charset=utf-8" };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(name));
     }
     let redirect = reply.status.is_redirection() && reply.status != StatusCode::NOT_MODIFIED;
@@ -295,7 +296,11 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     if headers.get(CACHE_CONTROL).is_some_and(HeaderValue::is_empty) {
         headers.remove(CACHE_CONTROL);
     }
-    headers.insert(SERVER, HeaderValue::from_static(concat!("settee/", env!("CARGO_PKG_VERSION"))));
+    let server = match config.follows_couchdb() {
+        true => "CouchDB/3.5.0 (Erlang OTP/25)",
+        false => concat!("settee/", env!("CARGO_PKG_VERSION")),
+    };
+    headers.insert(SERVER, HeaderValue::from_static(server));
     let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + context.env.wall());
     if let Ok(date) = HeaderValue::from_str(&date) {
         headers.insert(DATE, date);

@@ -304,7 +304,7 @@ impl From<SelectorError> for Problem {
     fn from(error: SelectorError) -> Problem {
         match error.kind {
             SelectorErrorKind::Refused => Problem::invalid(error.name, error.reason),
-            // SPEC 'Selector syntax' rule 3.
+            // As CouchDB's documentation of selectors says.
             SelectorErrorKind::ModArgument => Problem::new(StatusCode::NOT_FOUND, error.name, error.reason),
         }
     }
@@ -352,7 +352,7 @@ impl From<ShardError> for Problem {
             return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);
         }
         match error {
-            ShardError::NoCopy { .. } | ShardError::Away(_) => {
+            ShardError::NoCopy { .. } | ShardError::NotExecuted(_) => {
                 tracing::warn!("{error}");
                 Problem::internal("No DB shards could be opened.")
             }
@@ -543,8 +543,8 @@ impl From<ScriptError> for Problem {
     }
 }
 
-/// What a function threw that answers a request or judges a write: `['error', name, reason]` of a name that CouchDB's
-/// own errors have is answered as such an error.
+/// What a function threw that answers a request or validates a write: `['error', name, reason]` of a name that
+/// CouchDB's own errors have is answered as such an error.
 fn thrown(error: String, reason: &Value) -> Problem {
     let status = match error.as_str() {
         // Its reason is fixed.

@@ -65,7 +65,7 @@ struct Member<'b> {
     index: &'b ViewIndex,
     header: Header,
     /// It has no rows of documents that changed last at this sequence or before, but for those that this build has
-    /// passed. Whoever changes a document gives it a later one.
+    /// passed. The one that changes a document gives it a later one.
     new_until: u64,
     _building: Building,
     /// The writer's lock.
@@ -372,7 +372,7 @@ impl<'b> Member<'b> {
 async fn advance(members: &mut Vec<Member<'_>>) -> Result<bool, IndexError> {
     match step(members).await {
         Err(error) if members.len() > 1 && error != IndexError::Script(ScriptError::Busy) => {
-            // Whoever waits for one of them need not wait for this one any longer.
+            // The one that waits for one of them need not wait for this one any longer.
             let others: Vec<ViewIndex> = members.drain(1..).map(|member| member.index.clone()).collect();
             let done = step(members).await;
             match &done {

@@ -144,12 +144,12 @@ pub async fn groups_of(
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     load_sums_of(&indexes).await;
     // The first row of each group is looked for.
-    let brief = read::are_few(&reads) && (by.grouping == Grouping::All || limit <= limits::BRIEF_GROUPS);
+    let inline = read::are_few(&reads) && (by.grouping == Grouping::All || limit <= limits::INLINE_GROUPS);
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
     };
-    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), brief).await;
+    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
     let pages = finished(&indexes, begun).await;
     indexes.iter().for_each(|index| index.store_sums_later());
     pages
@@ -196,7 +196,7 @@ pub async fn counted_rows_of(
     let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     load_sums_of(&indexes).await;
-    let brief = read::are_few(&reads);
+    let inline = read::are_few(&reads);
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let mut reading = Reading::new(by.clone(), Partial::of_rows(0), index, VecDeque::from([before.clone()]), 1);
         reading.tail = Tail::of(before, &places, direction, limit);
@@ -211,7 +211,7 @@ pub async fn counted_rows_of(
         };
         (index.copy.clone(), both)
     };
-    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), brief).await;
+    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
     let part = |both: Result<(Box<Reading>, RowPage), ShardError>| match both {
         Ok((count, page)) => (Ok(count), Ok(page)),
         Err(error) => (Err(error.clone()), Err(error)),

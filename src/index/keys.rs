@@ -88,7 +88,7 @@ pub fn partition_prefix(partition: Option<&str>) -> Vec<u8> {
 pub struct KeyBound {
     /// The key; `None`: there is no end on this side.
     pub key: Option<Value>,
-    /// A document among those with that key; counts only with a key (SPEC 'View query parameters').
+    /// A document among those with that key; counts only with a key (CouchDB documentation, 'View query parameters').
     pub id: Option<String>,
 }
 

@@ -50,7 +50,7 @@ use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 use sums::Sums;
 use tasks::Tasks;
-use trust::Judged;
+use trust::Checked;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
 pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
@@ -103,7 +103,7 @@ impl From<ShardError> for IndexError {
 /// What all users of one index on this node share.
 #[derive(Default)]
 struct Slot {
-    /// Held by whoever writes rows: one build or removal at a time.
+    /// Held by the one that writes rows: one build or removal at a time.
     writer: AsyncMutex<()>,
     /// Held for a commit of rows; by a query that has to keep them from changing until it has read them.
     commits: RwLock<()>,
@@ -112,7 +112,7 @@ struct Slot {
     // Blocking locks: never held across an await.
     known: Mutex<Known>,
     sums: Mutex<Sums>,
-    judged: Mutex<Option<Judged>>,
+    checked: Mutex<Option<Checked>>,
     /// Documents of the next batch, as the rows of those before let expect; 0: there was none.
     batch_docs: AtomicUsize,
 }

@@ -50,13 +50,13 @@ pub async fn rows_of(
     if limit > limits::STEP_ROWS {
         return join_all(reads.into_iter().map(|(index, places)| index.many_rows(places, direction, limit))).await;
     }
-    let brief = are_few(&reads);
+    let inline = are_few(&reads);
     let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let signature = index.definition.signature;
         let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
         (index.copy.clone(), read)
     };
-    ShardCopy::read_records_of(reads.into_iter().map(read).collect(), brief).await
+    ShardCopy::read_records_of(reads.into_iter().map(read).collect(), inline).await
 }
 
 /// A reading of rows over several steps.
@@ -115,9 +115,9 @@ impl ViewIndex {
     }
 }
 
-/// Whether brief reads may be tried for that many places: each costs a look for its first row.
+/// Whether inline reads may be tried for that many places: each costs a look for its first row.
 pub(super) fn are_few(reads: &[(&ViewIndex, VecDeque<Places>)]) -> bool {
-    reads.iter().all(|(_, places)| places.len() <= limits::BRIEF_PLACES)
+    reads.iter().all(|(_, places)| places.len() <= limits::INLINE_PLACES)
 }
 
 /// One bounded step of [`rows_of`].

@@ -1,11 +1,11 @@
-//! Declared selectors: the changes of a shard that a selector takes, so that a feed need not judge all of them.
+//! Declared selectors: the changes of a shard that a selector takes, so that a feed need not match all of them.
 //!
 //! A design document of the language `query` declares a selector as one of its `filters`. Its index has a row under the
 //! sequence of each document of which some leaf matches, tombstones too, by itself or seen with the conflicts.
 //! Promises, for the changes up to the index's position: a change that a feed would show is among the rows, in each
-//! style. A row may be too much: what became of its document is judged when it is read, and one whose document changed
+//! style. A row may be too much: what became of its document is matched when it is read, and one whose document changed
 //! since is passed over. So an index that is behind makes no answer wrong: what lies behind its position is for the
-//! reader to judge.
+//! reader to match.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,11 +46,11 @@ pub(super) fn text_of(id: &DocId, fetched: &Fetched) -> String {
 /// Makes the rows: the key is the document's sequence, the value null.
 pub struct SelectorMapper {
     env: Env,
-    judge: Judge,
+    matcher: LeafMatcher,
 }
 
 #[derive(Clone)]
-struct Judge {
+struct LeafMatcher {
     selector: Arc<Selector>,
     collator: Collator,
 }
@@ -58,16 +58,16 @@ struct Judge {
 impl SelectorMapper {
     /// The mapper of [`Definition::selected`].
     pub fn new(indexes: &Indexes, definition: &Definition, selector: &Arc<Selector>) -> SelectorMapper {
-        let judge = Judge { selector: Arc::clone(selector), collator: indexes.collator(definition.collation) };
-        SelectorMapper { env: indexes.env.clone(), judge }
+        let matcher = LeafMatcher { selector: Arc::clone(selector), collator: indexes.collator(definition.collation) };
+        SelectorMapper { env: indexes.env.clone(), matcher }
     }
 }
 
 impl Mapper for SelectorMapper {
     fn map<'a>(&'a self, _: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>> {
-        let judge = self.judge.clone();
+        let matcher = self.matcher.clone();
         Box::pin(async move {
-            let one = move |text: &String| Ok(vec![judge.rows(text)?]);
+            let one = move |text: &String| Ok(vec![matcher.rows(text)?]);
             let rows = move || docs.iter().map(one).collect::<Result<Vec<Vec<Mapped>>, JsonError>>();
             let rows = self.env.blocking(Pool::Build, rows).await;
             let damaged = |JsonError| StorageError::Corrupt("a stored document is no JSON".to_owned());
@@ -76,7 +76,7 @@ impl Mapper for SelectorMapper {
     }
 }
 
-impl Judge {
+impl LeafMatcher {
     fn rows(&self, text: &str) -> Result<Mapped, JsonError> {
         let Value::Array(shown) = json::parse(text.as_bytes())? else { return Err(JsonError) };
         let (seq, leaves) = shown.split_first().ok_or(JsonError)?;

@@ -6,7 +6,7 @@
 //! know of them writes headers that do not say so, and makes all of them void. So they never differ from the rows,
 //! whatever a crash leaves: what one commit wrote of rows, header and records is there as a whole, or not at all.
 //!
-//! Assumes that whoever writes rows of an index holds its writer's lock.
+//! Assumes that the one that writes rows of an index holds its writer's lock.
 
 use std::ops::ControlFlow;
 

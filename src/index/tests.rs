@@ -295,7 +295,7 @@ async fn purged_documents_lose_their_rows() {
 
 /// The index has not looked at the document since it was deleted.
 #[tokio::test]
-async fn documents_whose_tombstones_were_forgotten_lose_their_rows() {
+async fn documents_whose_tombstones_were_collected_lose_their_rows() {
     use crate::shard::{Proposal, Round, WrittenDown};
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
@@ -307,7 +307,7 @@ async fn documents_whose_tombstones_were_forgotten_lose_their_rows() {
     let round = Round { number: 1, id: 1 };
     let proposal = Proposal::new(round, vec![(DocId::new("a"), tombstone)]);
     assert_eq!(copy.propose("n1@h", proposal, u64::MAX).await.unwrap(), WrittenDown::Done);
-    copy.forget(&copy.told().await.unwrap().promised, &[]).await.unwrap();
+    copy.collect(&copy.told().await.unwrap().promised, &[]).await.unwrap();
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);
 }

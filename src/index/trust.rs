@@ -1,6 +1,6 @@
 //! Whether the rows of a view can be trusted to reduce. CouchDB reduces rows while it builds the one index that all
 //! views of a design document have: a value that `_stats` refuses fails every query of them, whatever rows it asks for
-//! (facts 'Reduce'). Here rows are reduced when they are asked for, and each view has an index of its own.
+//! (`conformance/cases/views`). Here rows are reduced when they are asked for, and each view has an index of its own.
 //!
 //! Where all is well this costs next to nothing: a view whose values all are numbers says so in its header, what was
 //! found of a design document is remembered up to the shard's sequence, and of a view with other values up to the next
@@ -17,9 +17,9 @@ use super::{IndexError, ViewIndex};
 use crate::storage::Direction;
 
 /// What became of reducing all rows, and of which.
-pub(super) struct Judged {
+pub(super) struct Checked {
     rows: Header,
-    verdict: Result<(), InvalidValue>,
+    outcome: Result<(), InvalidValue>,
 }
 
 impl ViewIndex {
@@ -35,28 +35,28 @@ impl ViewIndex {
         if rows.others == Some(0) {
             return Ok(());
         }
-        let verdict = match self.verdict_of(rows) {
-            Some(verdict) => verdict,
-            None => self.judge(rows).await?,
+        let outcome = match self.outcome_of(rows) {
+            Some(outcome) => outcome,
+            None => self.check(rows).await?,
         };
-        verdict.map_err(IndexError::Refused)
+        outcome.map_err(IndexError::Refused)
     }
 
-    fn verdict_of(&self, rows: Header) -> Option<Result<(), InvalidValue>> {
-        let judged = self.slot.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.as_ref().filter(|judged| judged.rows == rows).map(|judged| judged.verdict.clone())
+    fn outcome_of(&self, rows: Header) -> Option<Result<(), InvalidValue>> {
+        let checked = self.slot.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        checked.as_ref().filter(|checked| checked.rows == rows).map(|checked| checked.outcome.clone())
     }
 
-    async fn judge(&self, rows: Header) -> Result<Result<(), InvalidValue>, IndexError> {
+    async fn check(&self, rows: Header) -> Result<Result<(), InvalidValue>, IndexError> {
         let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Stats, direction: Direction::Forward, prefix: 0 };
-        let verdict = match self.groups(&by, VecDeque::from([Places::all(b"")]), 1).await {
+        let outcome = match self.groups(&by, VecDeque::from([Places::all(b"")]), 1).await {
             Ok(_) => Ok(()),
             Err(IndexError::Refused(error)) => Err(error),
             Err(error) => return Err(error),
         };
-        let judged = Judged { rows, verdict: verdict.clone() };
-        *self.slot.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(judged);
-        Ok(verdict)
+        let checked = Checked { rows, outcome: outcome.clone() };
+        *self.slot.checked.lock().unwrap_or_else(PoisonError::into_inner) = Some(checked);
+        Ok(outcome)
     }
 
     /// The shard's last sequence.

@@ -51,7 +51,7 @@ pub const HTTP_ADDRESS_ANSWERS_BYTES: usize = HTTP_ANSWERS_BYTES / 4 * 3;
 /// Terms and listed values of one selector: a document is compared with each, 100 ns apiece. CouchDB has no such limit.
 pub const SELECTOR_TERMS_MAX: usize = 50_000;
 /// Terms times documents of one step of a scan: about 10 ms, after which others have their turn.
-pub const SIFT_COST: usize = 100_000;
+pub const FILTER_SCAN_COST: usize = 100_000;
 
 // ---- connections ----
 

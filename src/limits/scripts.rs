@@ -7,7 +7,7 @@ pub const QUEUE: usize = 1024;
 /// Calls of one database that wait: the functions of one that never return leave room for those of others.
 pub const QUEUE_OF_DATABASE: usize = 256;
 /// Workers above [`super::SCRIPT_WORKERS`] that are kept for databases that have nothing running, for validation and
-/// for those that have used little: one is enough, because whoever has it is no such database while it runs.
+/// for those that have used little: one is enough, because the one that has it is no such database while it runs.
 pub const WORKERS_KEPT: usize = 1;
 /// After this time, time used on workers counts half: twice the time limit of a function.
 pub const USE_HALVES: Duration = Duration::from_secs(10);

@@ -90,7 +90,7 @@ pub async fn dump(
     let coordinator = coordinator(&unchanged, dir, open_unchanged(env, &unchanged, dir).await?).await?;
     let database = coordinator.database(name).map_err(BackupError::from)?;
     let mut left_out = |what: backup::LeftOut| match what {
-        backup::LeftOut::Aside => say(format!("left out: {what}")),
+        backup::LeftOut::Superseded => say(format!("left out: {what}")),
         what => say(format!("left out, damaged: {what}")),
     };
     Ok(backup::dump(&database, out, &mut left_out).await?)

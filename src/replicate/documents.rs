@@ -5,8 +5,8 @@
 //! what fails is tried again with growing pauses and leaves the document alone; a document that cannot be understood
 //! is noted as failed. What is noted holds across restarts: such a document does not start again until its state is
 //! taken out of it. In a cluster every node follows the databases and each document belongs to one of the nodes that
-//! are up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (golden facts 'Scheduler and
-//! replicator databases').
+//! are up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (`conformance/cases/server`
+//! ).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused_whoever_writes_it() {
+    fn what_cannot_be_understood_is_refused_no_matter_who_writes_it() {
         let with = |more: &str| {
             let text = format!(r#"{{"target":"http://h/b",{more}}}"#);
             checked(body(&text), None, &UserCtx::server_admin("adm")).unwrap_err()

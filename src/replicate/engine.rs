@@ -196,18 +196,18 @@ impl Run {
             filter: self.asked.filter.clone(),
             winners: self.asked.winning_revs_only,
             wait,
-            stretch: self.records_stretches().then_some(self.tuning.checkpoint_interval),
+            time_limit: self.has_time_limits().then_some(self.tuning.checkpoint_interval),
         }
     }
 
-    /// Whether it is written down how far a filter was judged that lets nothing pass.
-    fn records_stretches(&self) -> bool {
+    /// Whether it is written down how far a filter was applied that lets nothing pass.
+    fn has_time_limits(&self) -> bool {
         self.tuning.use_checkpoints && self.asked.filter != Filter::None
     }
 
     /// Whether there is something to write down: changes that are on the target, or that a filter left out.
     fn is_ahead(&self, course: &Course) -> bool {
-        let counts = course.any || self.records_stretches();
+        let counts = course.any || self.has_time_limits();
         counts && self.tuning.use_checkpoints && course.recorded != course.position
     }
 
@@ -313,7 +313,7 @@ impl Run {
         // Who tells what is left may give shorter pages than were asked for, of a filter also empty ones.
         let more = match (page.pending, left) {
             (Some(0), _) | (_, Some(0)) => false,
-            (Some(_), _) => rows > 0 || (self.records_stretches() && page.last_seq != since),
+            (Some(_), _) => rows > 0 || (self.has_time_limits() && page.last_seq != since),
             (None, _) => rows >= self.tuning.batch_rows,
         };
         let next = if more { Next::Read(page.last_seq.clone(), left) } else { Next::End };

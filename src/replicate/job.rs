@@ -1,4 +1,4 @@
-//! One replication of this node: what it is, how it fares, and the loop that drives it through failures and turns.
+//! One replication of this node: what it is, how it fares, and the loop that drives it through failures and slots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::engine::Run;
 use super::error::{ReplicateError, Result};
 use super::progress::{Progress, Track};
-use super::turns::{Asked, Ending, Turns};
+use super::scheduler::{Asked, Ending, Scheduler};
 use crate::config::Config;
 use crate::document::json::{Object, Value};
 use crate::limits;
@@ -39,7 +39,7 @@ pub struct Origin {
 /// What a replication is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// It waits for its turn.
+    /// It waits for its slot.
     #[default]
     Pending,
     /// It runs.
@@ -174,32 +174,38 @@ impl Job {
     }
 }
 
-/// What became of one turn of a job.
+/// What became of one slot of a job.
 enum Turned {
     Done(Result<Object>),
     MadeWay,
 }
 
-/// Runs a job until it ends, turn by turn. It was asked for the first one.
-pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, first: Asked, config: &Config) -> Result<Object> {
+/// Runs a job until it ends, slot by slot. It was asked for the first one.
+pub(super) async fn work(
+    job: &Job,
+    run: &Run,
+    scheduler: &Arc<Scheduler>,
+    first: Asked,
+    config: &Config,
+) -> Result<Object> {
     let event = |kind, reason| job.add_event(config, kind, run.env.wall(), reason);
     let mut first = Some(first);
     loop {
         enter(job, State::Pending);
-        let asked = first.take().unwrap_or_else(|| turns.ask(job.number));
-        let mut turn = asked.turn().await;
+        let asked = first.take().unwrap_or_else(|| scheduler.ask(job.number));
+        let mut slot = asked.slot().await;
         enter(job, State::Running);
         event("started", None);
         let begun = run.env.now();
         let turned = tokio::select! {
             biased;
-            ending = turn.over() => match ending {
+            ending = slot.over() => match ending {
                 Ending::MakeWay => Turned::MadeWay,
                 Ending::Stalled => Turned::Done(Err(stalled(job.stall))),
             },
             outcome = run.run() => Turned::Done(outcome),
         };
-        drop(turn);
+        drop(slot);
         let error = match turned {
             Turned::MadeWay => {
                 event("stopped", None);

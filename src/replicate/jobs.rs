@@ -22,9 +22,9 @@ use super::peer::{Peer, Source};
 use super::progress::Track;
 use super::remote::RemotePeer;
 use super::request::{Endpoint, Order, Replication};
+use super::scheduler::{Asked, Scheduler};
 use super::trust;
 use super::tuning::check_protocols;
-use super::turns::{Asked, Turns};
 use crate::auth::UserCtx;
 use crate::cluster::{Cluster, NodeName};
 use crate::config::Config;
@@ -53,7 +53,7 @@ pub struct Replicator {
     pub(super) config: Config,
     pub(super) coordinator: Arc<Coordinator>,
     jobs: Mutex<Jobs>,
-    turns: Arc<Turns>,
+    scheduler: Arc<Scheduler>,
     started: AtomicU64,
     pub(super) documents: Documents,
 }
@@ -63,7 +63,7 @@ pub struct Replicator {
 pub struct Standing {
     /// Jobs that run.
     pub running: u64,
-    /// Jobs that wait for a turn.
+    /// Jobs that wait for a slot.
     pub pending: u64,
     /// Jobs that wait after a failure.
     pub crashing: u64,
@@ -86,7 +86,7 @@ impl Replicator {
             config: config.clone(),
             coordinator: Arc::clone(coordinator),
             jobs: Mutex::default(),
-            turns: Turns::new(env, config),
+            scheduler: Scheduler::new(env, config),
             started: AtomicU64::new(0),
             documents: Documents::default(),
         })
@@ -153,12 +153,25 @@ impl Replicator {
         jobs.by_id.insert(id, Arc::clone(&job));
         let tend = !std::mem::replace(&mut jobs.tended, true);
         drop(jobs);
-        let first = self.turns.ask(job.number);
+        let first = self.scheduler.ask(job.number);
         self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), Box::new(run), first));
         if tend {
             self.env.spawn(tend_jobs(Arc::downgrade(self)));
         }
         Ok(job)
+    }
+
+    /// A database of this server as one end of a replication.
+    fn local_peer(&self, name: &str, shown: String, user: &UserCtx, track: &Arc<Track>) -> Peer {
+        Peer::Local(LocalPeer {
+            env: self.env.clone(),
+            coordinator: Arc::clone(&self.coordinator),
+            config: self.config.clone(),
+            user: user.clone(),
+            name: name.to_owned(),
+            shown,
+            track: Arc::clone(track),
+        })
     }
 
     /// A job and what it is to do; nothing runs yet.
@@ -183,15 +196,7 @@ impl Replicator {
                 let clients = tuning.clients(&self.env, &tls, remote.proxy.as_ref(), &moved);
                 Peer::Remote(RemotePeer::new(&self.env, clients, remote, tuning.use_bulk_get))
             }
-            Endpoint::Local(name) => Peer::Local(LocalPeer {
-                env: self.env.clone(),
-                coordinator: Arc::clone(&self.coordinator),
-                config: self.config.clone(),
-                user: user.clone(),
-                name: name.clone(),
-                shown: endpoint.shown(base_url),
-                track: Arc::clone(&track),
-            }),
+            Endpoint::Local(name) => self.local_peer(name, endpoint.shown(base_url), user, &track),
         };
         let (source, target) = (Arc::new(peer(&asked.source)), Arc::new(peer(&asked.target)));
         let job = Arc::new(Job {
@@ -293,13 +298,13 @@ async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Box<Run>, first:
     let outcome = tokio::select! {
         biased;
         _ = cancelled.wait_for(|cancel| *cancel) => Err(ReplicateError::Cancelled),
-        outcome = work(&job, &run, &replicator.turns, first, &replicator.config) => outcome,
+        outcome = work(&job, &run, &replicator.scheduler, first, &replicator.config) => outcome,
     };
     replicator.forget(&job);
     job.outcome.send_replace(Some(outcome));
 }
 
-/// Looks after the jobs of a node now and then as long as there are some: ends runs that do not move, gives turns to
+/// Looks after the jobs of a node now and then as long as there are some: ends runs that do not move, gives slots to
 /// those that wait.
 async fn tend_jobs(replicator: Weak<Replicator>) {
     loop {
@@ -318,8 +323,8 @@ async fn tend_jobs(replicator: Weak<Replicator>) {
             return;
         }
         for job in jobs.values().filter(|job| job.track.still() > job.stall) {
-            known.turns.end_stalled(job.number);
+            known.scheduler.end_stalled(job.number);
         }
-        known.turns.rotate(|number| jobs.get(&number).is_some_and(|job| job.continuous));
+        known.scheduler.rotate(|number| jobs.get(&number).is_some_and(|job| job.continuous));
     }
 }

@@ -126,7 +126,7 @@ impl LocalPeer {
         };
         let mut changes = Box::pin(database.changes(query)).await?;
         let (begun, began) = (self.env.now(), changes.last_seq());
-        let left = |stretch: Duration| stretch.saturating_sub(self.env.now().since(begun));
+        let left = |time_limit: Duration| time_limit.saturating_sub(self.env.now().since(begun));
         let mut rows = Vec::new();
         'read: loop {
             // Boxed, so that who waits does not hold the memory of reading.
@@ -138,7 +138,7 @@ impl LocalPeer {
                     revs: row.revs.iter().map(ToString::to_string).collect(),
                 };
                 rows.extend(page.into_iter().map(row));
-                if ask.stretch.is_some_and(|stretch| left(stretch).is_zero()) {
+                if ask.time_limit.is_some_and(|time_limit| left(time_limit).is_zero()) {
                     break 'read;
                 }
             }
@@ -148,11 +148,11 @@ impl LocalPeer {
             if !rows.is_empty() || !ask.wait {
                 break;
             }
-            match ask.stretch.filter(|_| changes.last_seq() != began) {
+            match ask.time_limit.filter(|_| changes.last_seq() != began) {
                 None => changes.wait().await,
                 // What a filter left out is told while nothing else is.
-                Some(stretch) => {
-                    if self.env.timeout(left(stretch), changes.wait()).await.is_err() {
+                Some(time_limit) => {
+                    if self.env.timeout(left(time_limit), changes.wait()).await.is_err() {
                         break;
                     }
                 }

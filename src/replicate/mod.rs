@@ -1,9 +1,10 @@
-//! Replication: copies what one database has and another lacks, here or on another server (SPEC `_replicate`).
+//! Replication: copies what one database has and another lacks, here or on another server (CouchDB documentation,
+//! `_replicate`).
 //!
 //! `request` and `tuning` read what is asked, `documents` follows replicator databases, `jobs` keeps what runs, `job`
-//! drives one, when it has its turn (`turns`). `owner` says on which node of a cluster. `engine` and `copy` do the work
-//! between two `peer`s: `local` databases through the coordinator, `remote` ones by HTTP. `checkpoint` decides where a
-//! session begins.
+//! drives one, when it has its slot (`scheduler`). `owner` says on which node of a cluster. `engine` and `copy` do the
+//! work between two `peer`s: `local` databases through the coordinator, `remote` ones by HTTP. `checkpoint` decides
+//! where a session begins.
 //!
 //! Promises: revisions keep their ids, histories and attachments' digests; a checkpoint never covers what is not on the
 //! target's disk; one document that cannot be written does not stop the others.
@@ -23,9 +24,9 @@ mod peer;
 mod progress;
 mod remote;
 pub mod request;
+mod scheduler;
 mod trust;
 mod tuning;
-mod turns;
 
 pub use error::ReplicateError;
 pub use job::{Event, Health, Job, Origin, State};

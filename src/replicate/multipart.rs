@@ -21,7 +21,7 @@ pub enum Piece {
     Attachment(Sent),
 }
 
-/// The pieces of a `multipart/related` body, and how many bytes they are (SPEC 'Documents' rule 4).
+/// The pieces of a `multipart/related` body, and how many bytes they are (CouchDB documentation, 'Documents').
 pub fn pieces(doc: &Doc, sent: &[Sent], boundary: &str) -> Result<(VecDeque<Piece>, u64)> {
     let mut text = format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").into_bytes();
     doc.with_following(sent)?.write(&mut text);

@@ -34,8 +34,8 @@ pub struct ChangesAsk {
     /// Wait for the first one.
     pub wait: bool,
     /// Of a feed that is filtered: how long to read for one page. What passed until then is answered, and how far the
-    /// filter was judged.
-    pub stretch: Option<Duration>,
+    /// filter was applied.
+    pub time_limit: Option<Duration>,
 }
 
 /// A changed document.

@@ -145,9 +145,9 @@ impl RemotePeer {
     pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
         loop {
             let begun = self.env.now();
-            let page = match ask.stretch.filter(|_| ask.wait) {
+            let page = match ask.time_limit.filter(|_| ask.wait) {
                 None => self.page(ask).await?,
-                Some(stretch) => match self.env.timeout(stretch, self.page(ask)).await {
+                Some(time_limit) => match self.env.timeout(time_limit, self.page(ask)).await {
                     Ok(page) => page?,
                     // Who waits hears of nothing that the filter left out: how far that goes is asked for.
                     Err(_) => self.page(&ChangesAsk { wait: false, ..ask.clone() }).await?,
@@ -175,10 +175,10 @@ impl RemotePeer {
         // Also where it waits for nothing: a filter may leave out all rows for long.
         let heartbeat = (self.feed.patience().silence / limits::REPLICATION_HEARTBEATS).as_millis().max(1);
         let mut below = format!("/_changes?style={style}&since={since}&limit={}&heartbeat={heartbeat}", ask.limit);
-        match ask.stretch {
+        match ask.time_limit {
             _ if ask.wait => below.push_str("&feed=longpoll"),
             // Known to settee; others read on as long as their filter lets nothing pass.
-            Some(stretch) => below.push_str(&format!("&stretch={}", stretch.as_millis())),
+            Some(time_limit) => below.push_str(&format!("&stretch={}", time_limit.as_millis())),
             None => {}
         }
         let mut body = None;

@@ -192,7 +192,7 @@ impl Order {
     /// Reads a body.
     ///
     /// # Errors
-    /// As CouchDB 3.5 was measured to refuse (FACTS 'Replication').
+    /// As CouchDB 3.5 was measured to refuse (`conformance/cases/server`).
     pub fn parse(body: &Object) -> Result<Order> {
         let id = ["replication_id", "_local_id", "id"].iter().find_map(|name| body.get(name)?.as_str());
         let cancel = boolean(body, "cancel")?.unwrap_or(false);

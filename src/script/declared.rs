@@ -1,9 +1,9 @@
 //! `validate_doc_update` as a selector, in design documents of the language `query`.
 //!
-//! It is judged against `{"newDoc", "oldDoc", "userCtx", "secObj"}`; `oldDoc` is null for a new document. An edit that
-//! does not match is forbidden.
+//! It is validated against `{"newDoc", "oldDoc", "userCtx", "secObj"}`; `oldDoc` is null for a new document. An edit
+//! that does not match is forbidden.
 
-use super::{ScriptError, Verdict};
+use super::{ScriptError, Validation};
 use crate::document::collate::Collator;
 use crate::document::json::{self, Object, Value};
 use crate::document::selector::Selector;
@@ -11,8 +11,8 @@ use crate::document::selector::Selector;
 /// What clients are told of an edit that does not match.
 const REASON: &str = "document is not valid";
 
-/// Judges an edit: `arguments` is the JSON text of the list of the four.
-pub(super) fn judge(selector: &str, arguments: &str, collator: &Collator) -> Result<Verdict, ScriptError> {
+/// Validates an edit: `arguments` is the JSON text of the list of the four.
+pub(super) fn validate(selector: &str, arguments: &str, collator: &Collator) -> Result<Validation, ScriptError> {
     let damaged = |_| ScriptError::Engine { reason: "the edit is no JSON".to_owned() };
     let selector = json::parse(selector.as_bytes()).map_err(damaged)?;
     let refused = |reason: String| ScriptError::Thrown { error: "invalid_selector".to_owned(), reason: reason.into() };
@@ -23,8 +23,8 @@ pub(super) fn judge(selector: &str, arguments: &str, collator: &Collator) -> Res
     let names = ["newDoc", "oldDoc", "userCtx", "secObj"].map(str::to_owned);
     let edit: Object = names.into_iter().zip(values).collect();
     match selector.matches(&Value::Object(edit), collator) {
-        true => Ok(Verdict::Accepted),
-        false => Ok(Verdict::Forbidden(REASON.into())),
+        true => Ok(Validation::Accepted),
+        false => Ok(Validation::Forbidden(REASON.into())),
     }
 }
 
@@ -36,12 +36,12 @@ mod tests {
     fn edits_that_do_not_match_are_forbidden() {
         let selector =
             r#"{"newDoc.type":{"$in":["post","tag"]},"$or":[{"oldDoc":null},{"userCtx.roles":{"$all":["ed"]}}]}"#;
-        let judged = |edit: &str| judge(selector, edit, &Collator::new());
-        let forbidden = Ok(Verdict::Forbidden("document is not valid".into()));
-        assert_eq!(judged(r#"[{"type":"post"},null,{"roles":[]},{}]"#), Ok(Verdict::Accepted));
-        assert_eq!(judged(r#"[{"type":"x"},null,{"roles":[]},{}]"#), forbidden);
-        assert_eq!(judged(r#"[{"type":"tag"},{"type":"post"},{"roles":[]},{}]"#), forbidden);
-        assert_eq!(judged(r#"[{"type":"tag"},{"type":"post"},{"roles":["ed"]},{}]"#), Ok(Verdict::Accepted));
-        assert!(judge(r#"{"a":{"$no":1}}"#, "[]", &Collator::new()).is_err());
+        let validated = |edit: &str| validate(selector, edit, &Collator::new());
+        let forbidden = Ok(Validation::Forbidden("document is not valid".into()));
+        assert_eq!(validated(r#"[{"type":"post"},null,{"roles":[]},{}]"#), Ok(Validation::Accepted));
+        assert_eq!(validated(r#"[{"type":"x"},null,{"roles":[]},{}]"#), forbidden);
+        assert_eq!(validated(r#"[{"type":"tag"},{"type":"post"},{"roles":[]},{}]"#), forbidden);
+        assert_eq!(validated(r#"[{"type":"tag"},{"type":"post"},{"roles":["ed"]},{}]"#), Ok(Validation::Accepted));
+        assert!(validate(r#"{"a":{"$no":1}}"#, "[]", &Collator::new()).is_err());
     }
 }

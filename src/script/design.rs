@@ -1,7 +1,7 @@
 //! What a design document must look like to be stored: types of members, names of reduces, functions that are compiled.
 //!
-//! Wordings and the order of checks are those that CouchDB 3.5 was measured to have (golden facts 'Writing design
-//! documents').
+//! Wordings and the order of checks are those that CouchDB 3.5 was measured to have (`conformance/cases/documents`
+//! ).
 
 use serde::{Deserialize, Serialize};
 

@@ -94,7 +94,7 @@ impl External {
                 Ok(answer("value", second(answered)?.first().cloned().unwrap_or(Value::Null)))
             }
             "validate" => match self.function(&["validate_doc_update"], b, limit)? {
-                Value::Object(verdict) => Ok(Value::Object(verdict)),
+                Value::Object(outcome) => Ok(Value::Object(outcome)),
                 _ => Ok(Value::Object(Object::new())),
             },
             "filter" => {

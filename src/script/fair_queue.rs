@@ -80,7 +80,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Gives the worker's place to another call while the call that had it may run on.
-    pub fn give_up(mut self) {
+    pub fn cancel(mut self) {
         self.was_stopped = true;
     }
 }

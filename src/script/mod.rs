@@ -38,7 +38,7 @@ use fair_queue::Caller;
 pub use isolated::{COMMAND, serve_calls};
 pub use program::Program;
 pub use render::Rendering;
-use workers::{Pulse, Shelf, Workers};
+use workers::{Pulse, StoreFiles, Workers};
 
 /// A function could not answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub enum ScriptError {
         /// Its name.
         name: String,
     },
-    /// It threw what is no verdict.
+    /// It threw what is no outcome.
     Thrown {
         /// The error's name; `unknown_error` where it has none.
         error: String,
@@ -93,7 +93,7 @@ impl std::error::Error for ScriptError {}
 
 /// What `validate_doc_update` says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Validation {
     /// The edit may happen.
     Accepted,
     /// It threw `{forbidden: reason}`.
@@ -159,13 +159,13 @@ impl Scripts {
         }
         let jobs = chunks.into_iter().map(|chunk| {
             let (of_job, work, place) = (program.clone(), work.clone(), place.clone());
-            let job = move |env: &Env, shelf: &mut Shelf, pulse: &Pulse| {
+            let job = move |env: &Env, store_files: &mut StoreFiles, pulse: &Pulse| {
                 let mut cut_off = None;
                 let one = |doc| {
                     pulse.beat();
                     let result = match &cut_off {
                         Some(error) => Err(ScriptError::clone(error)),
-                        None => shelf.with(env, &of_job, &place, |engine| work(engine, doc, limit)),
+                        None => store_files.with(env, &of_job, &place, |engine| work(engine, doc, limit)),
                     };
                     if let Err(error @ (ScriptError::Timeout | ScriptError::Engine { .. })) = &result {
                         cut_off = Some(error.clone());
@@ -199,31 +199,31 @@ impl Scripts {
         &self,
         program: &Program,
         edits: Vec<Arc<Arguments>>,
-    ) -> Result<Vec<Result<Verdict, ScriptError>>, ScriptError> {
+    ) -> Result<Vec<Result<Validation, ScriptError>>, ScriptError> {
         let Some(source) = program.validator().map(str::to_owned) else {
-            return Ok(edits.iter().map(|_| Ok(Verdict::Accepted)).collect());
+            return Ok(edits.iter().map(|_| Ok(Validation::Accepted)).collect());
         };
         if program.is_declarative() {
             let collator = self.0.collator.clone();
-            let judge = move || edits.iter().map(|edit| declared::judge(&source, &edit.0, &collator)).collect();
-            return Ok(self.0.env.blocking(Pool::Foreground, judge).await);
+            let validate = move || edits.iter().map(|edit| declared::validate(&source, &edit.0, &collator)).collect();
+            return Ok(self.0.env.blocking(Pool::Foreground, validate).await);
         }
         let ask = move |engine: &mut Engine, edit: Arc<Arguments>, limit| {
             let answer = match engine.call("validate", [&source, &edit.0, ""], limit) {
                 // `['error', 'forbidden', reason]` says the same as `{forbidden: reason}`.
                 Err(ScriptError::Thrown { error, reason }) if error == "forbidden" => {
-                    return Ok(Verdict::Forbidden(reason));
+                    return Ok(Validation::Forbidden(reason));
                 }
                 Err(ScriptError::Thrown { error, reason }) if error == "unauthorized" => {
-                    return Ok(Verdict::Unauthorized(reason));
+                    return Ok(Validation::Unauthorized(reason));
                 }
                 answer => answer?,
             };
             let member = |name| answer.as_object().and_then(|answer| answer.get(name)).cloned();
             Ok(match (member("forbidden"), member("unauthorized")) {
-                (Some(reason), _) => Verdict::Forbidden(reason),
-                (None, Some(reason)) => Verdict::Unauthorized(reason),
-                (None, None) => Verdict::Accepted,
+                (Some(reason), _) => Validation::Forbidden(reason),
+                (None, Some(reason)) => Validation::Unauthorized(reason),
+                (None, None) => Validation::Accepted,
             })
         };
         self.each(&self.0.workers, (program, program.caller(true)), edits, ask).await
@@ -316,7 +316,7 @@ impl Scripts {
         let text = String::from_utf8_lossy(&body.to_vec()).into_owned();
         let (place, limit) = (self.0.own.clone(), self.time_limit());
         let patience = place.patience(limit);
-        let job = move |env: &Env, _: &mut Shelf, pulse: &Pulse| {
+        let job = move |env: &Env, _: &mut StoreFiles, pulse: &Pulse| {
             let mut engine = Engine::javascript(env, &text, &place)?;
             for source in &sources {
                 pulse.beat();

@@ -12,7 +12,7 @@ use std::slice;
 use super::reader::Token::{self, Mark, Number, Operator, Text, Word};
 use super::reader::tokens;
 use super::{Program, ScriptError, Scripts};
-use crate::document::json::{self, Skimmed, Value, skim};
+use crate::document::json::{self, Lazy, Value, parse_lazily};
 use crate::limits;
 use crate::world::Pool;
 
@@ -383,10 +383,10 @@ fn member<'d>(doc: &'d [u8], path: &[String]) -> Result<Option<&'d [u8]>, Stop> 
             None | Some(b"null") => return Err(Stop::Throws),
             Some(_) => return Err(Stop::Unknown),
         };
-        found = match skim(text, slice::from_ref(name)) {
-            Ok(Skimmed::Text(value)) => Some(value),
-            Ok(Skimmed::Absent) => None,
-            Ok(Skimmed::NoPath) | Err(_) => return Err(Stop::Unknown),
+        found = match parse_lazily(text, slice::from_ref(name)) {
+            Ok(Lazy::Text(value)) => Some(value),
+            Ok(Lazy::Absent) => None,
+            Ok(Lazy::NoPath) | Err(_) => return Err(Stop::Unknown),
         };
     }
     Ok(found)

@@ -36,17 +36,17 @@ struct Seats {
 /// A worker with the runtimes that it keeps.
 struct Seat {
     worker: Arc<dyn Worker>,
-    shelf: Shelf,
+    store_files: StoreFiles,
 }
 
 /// Runtimes, the last used at the end.
 #[derive(Default)]
-pub(super) struct Shelf(Vec<(Key, Engine)>);
+pub(super) struct StoreFiles(Vec<(Key, Engine)>);
 
 /// Names a program: [`Program::key`].
 type Key = [u8; 32];
 
-impl Shelf {
+impl StoreFiles {
     /// Runs `work` in the runtime of a program, made if there is none.
     pub fn with<T>(
         &mut self,
@@ -75,7 +75,7 @@ impl Shelf {
 #[derive(Default)]
 pub(super) struct Pulse {
     beats: AtomicBool,
-    /// Whether the job is over, or was given up: whoever sets it first decides.
+    /// Whether the job is over, or was given up: the one that sets it first decides.
     settled: AtomicBool,
     /// Whether a function was stopped for time.
     stopped: AtomicBool,
@@ -134,13 +134,13 @@ struct Guard {
 
 impl Guard {
     /// Makes place for another worker, unless the job ended after all.
-    fn give_up(workers: &Workers, key: Key, pulse: &Pulse) {
+    fn cancel(workers: &Workers, key: Key, pulse: &Pulse) {
         let mut seats = workers.seats();
         if !pulse.settled.swap(true, Ordering::Relaxed) {
             tracing::error!("a function did not stop: its thread is given up");
             seats.stuck.push(key);
             drop(seats);
-            pulse.take_turn().into_iter().for_each(Turn::give_up);
+            pulse.take_turn().into_iter().for_each(Turn::cancel);
         }
     }
 
@@ -164,7 +164,7 @@ impl Drop for Guard {
         let (pulse, period) = (Arc::clone(&self.pulse), self.period);
         self.workers.env.spawn(async move {
             Guard::stuck(&workers.env, &pulse, period).await;
-            Guard::give_up(&workers, key, &pulse);
+            Guard::cancel(&workers, key, &pulse);
         });
     }
 }
@@ -195,14 +195,17 @@ impl Workers {
         let turn = self.queue.turn(caller).await?;
         self.check_stuck(key)?;
         let mut seats = self.seats();
-        let has_it = |seat: &Seat| seat.shelf.0.iter().any(|(kept, _)| *kept == key);
+        let has_it = |seat: &Seat| seat.store_files.0.iter().any(|(kept, _)| *kept == key);
         let seat = match seats.idle.iter().position(has_it) {
             Some(at) => seats.idle.remove(at),
             None => seats.idle.pop().unwrap_or_else(|| {
                 let (pool, name) = self.class;
                 let name = format!("{name}-{}", seats.made);
                 seats.made += 1;
-                Seat { worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
+                Seat {
+                    worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES),
+                    store_files: StoreFiles::default(),
+                }
             }),
         };
         let (workers, pulse) = (Arc::clone(self), Arc::new(Pulse { turn: Mutex::new(Some(turn)), ..Pulse::default() }));
@@ -219,21 +222,21 @@ impl Workers {
         self: &Arc<Self>,
         caller: Caller,
         period: Duration,
-        work: impl FnOnce(&Env, &mut Shelf, &Pulse) -> T + Send + 'static,
+        work: impl FnOnce(&Env, &mut StoreFiles, &Pulse) -> T + Send + 'static,
     ) -> Result<T, ScriptError> {
         let key = caller.program;
         let mut lease = self.lease(caller).await?;
         let (env, pulse) = (self.env.clone(), Arc::clone(&lease.pulse));
         let _guard = Guard { workers: Arc::clone(self), key, pulse: Arc::clone(&pulse), period };
         // Invariant: a lease has its seat until it is dropped.
-        let Seat { worker, mut shelf } = lease.seat.take().expect("a seat");
+        let Seat { worker, mut store_files } = lease.seat.take().expect("a seat");
         let of_job = Arc::clone(&worker);
         let job = move || {
             // Should the work panic, its runtimes are gone with it and the worker goes on with none.
-            lease.seat = Some(Seat { worker: of_job, shelf: Shelf::default() });
-            let done = work(&env, &mut shelf, &lease.pulse);
+            lease.seat = Some(Seat { worker: of_job, store_files: StoreFiles::default() });
+            let done = work(&env, &mut store_files, &lease.pulse);
             if let Some(seat) = &mut lease.seat {
-                seat.shelf = shelf;
+                seat.store_files = store_files;
             }
             done
         };
@@ -243,7 +246,7 @@ impl Workers {
                 done.ok_or_else(|| ScriptError::Engine { reason: "the engine failed".to_owned() })
             }
             () = Guard::stuck(&self.env, &pulse, period) => {
-                Guard::give_up(self, key, &pulse);
+                Guard::cancel(self, key, &pulse);
                 Err(ScriptError::Timeout)
             }
         }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::body::BodyRecord;
-use super::forget;
 use super::keys::{self, Kind};
 use super::levels::{self, Builder, Levels};
 use super::purge;
 use super::record::{self, DocRecord, Header, SeqRecord};
 use super::summary::{self, Summary};
+use super::tombstone_collection;
 use super::{ShardId, sequence};
 use crate::document::render::BlobId;
 use crate::limits;
@@ -241,13 +241,13 @@ impl Check<'_> {
         }
         self.levels(&header);
         self.purges(header.purge_seq);
-        let mut shadows = 0;
-        self.scan("what was forgotten", keys::all(self.shard, Kind::Shadow), |check, _, value| {
-            check.good("a document that was forgotten", forget::decode_shadow(value));
-            shadows += 1;
+        let mut markers = 0;
+        self.scan("what was forgotten", keys::all(self.shard, Kind::Marker), |check, _, value| {
+            check.good("a document whose tombstone was collected", tombstone_collection::decode_marker(value));
+            markers += 1;
         });
-        if shadows != header.shadows {
-            self.found(format_args!("header: {} documents that were forgotten, counted {shadows}", header.shadows));
+        if markers != header.markers {
+            self.found(format_args!("header: {} documents that were forgotten, counted {markers}", header.markers));
         }
     }
 

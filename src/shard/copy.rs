@@ -59,8 +59,8 @@ struct Use {
     by_map: Option<u64>,
     /// Whether it reads only what is not in the store file yet.
     unflushed: bool,
-    /// Whether brief reads are tried on the thread of who asks.
-    briefly: bool,
+    /// Whether inline reads are tried on the thread of who asks.
+    inline: bool,
 }
 
 pub(super) struct Inner {
@@ -71,20 +71,22 @@ pub(super) struct Inner {
     design_commits: AtomicU64,
     /// The number of the last body when it was opened.
     opened_body: u64,
-    /// Nodes whose copies it has met since, see `forget.rs`. A blocking lock: held for a look, never across an await.
-    pub(super) met: Mutex<BTreeSet<String>>,
-    /// Whether it is noted what it takes in from others, see `forget.rs`.
+    /// Nodes whose copies it has met since, see `tombstone_collection.rs`. A blocking lock: held for a look, never
+    /// across an await.
+    pub(super) compared: Mutex<BTreeSet<String>>,
+    /// Whether it is noted what it applies from others, see `tombstone_collection.rs`.
     pub(super) is_early: AtomicBool,
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
-    /// Says which heir gets a local document, too, while the copy is being split. A blocking lock: held to clone it.
+    /// Says which child shard gets a local document, too, while the copy is being split. A blocking lock: held to clone
+    /// it.
     mirror: Mutex<Option<Sorter>>,
 }
 
 /// It is read and written.
 const OPEN: u8 = 0;
-/// Its documents are in its heirs: it can be read as it was then.
+/// Its documents are in its child shards: it can be read as it was then.
 const SPLIT: u8 = 1;
 /// Its documents are elsewhere: nothing more is done with it.
 const LEFT: u8 = 2;
@@ -130,11 +132,11 @@ impl ShardCopy {
     fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let (met, is_early) = (Mutex::default(), AtomicBool::new(false));
+        let (compared, is_early) = (Mutex::default(), AtomicBool::new(false));
         let inner =
-            Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
+            Inner { storage, shard, committed, design_commits, opened_body, compared, is_early, owner, state, mirror };
         let inner = Arc::new(inner);
-        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, briefly: false })
+        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, inline: false })
     }
 
     /// Its number.
@@ -144,23 +146,23 @@ impl ShardCopy {
 
     /// The same copy for work that may wait: its reads run on the threads of the background.
     pub fn in_background(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, briefly: false, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, inline: false, ..self.1 })
     }
 
     /// The same copy for builds of views, which yield to all others.
     pub fn for_builds(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, briefly: false, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, inline: false, ..self.1 })
     }
 
     /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
     pub fn unflushed(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, briefly: false, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, inline: false, ..self.1 })
     }
 
-    /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its brief
+    /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its inline
     /// reads run on his thread, where they need no disk.
-    pub fn briefly(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { briefly: true, ..self.1 })
+    pub fn inline(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { inline: true, ..self.1 })
     }
 
     /// The same copy for writes that somebody counts by the map of that version: those are refused with
@@ -190,8 +192,9 @@ impl ShardCopy {
         self.0.state.fetch_max(LEFT, Ordering::SeqCst);
     }
 
-    /// Refuses all further calls with [`ShardError::Away`], as [`ShardCopy::close`]: another shard takes its place.
-    pub fn park(&self) {
+    /// Refuses all further calls with [`ShardError::NotExecuted`], as [`ShardCopy::close`]: another shard takes its
+    /// place.
+    pub fn quarantine(&self) {
         self.0.state.fetch_max(PARKED, Ordering::SeqCst);
     }
 
@@ -232,17 +235,17 @@ impl ShardCopy {
         })
     }
 
-    /// As [`ShardCopy::read`] for a step that reads a few records, see [`Storage::read_brief`].
-    pub(super) async fn read_brief<T: Send + 'static>(
+    /// As [`ShardCopy::read`] for a step that reads a few records, see [`Storage::read_inline`].
+    pub(super) async fn read_inline<T: Send + 'static>(
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, ShardError> {
-        if !self.1.briefly {
+        if !self.1.inline {
             return self.read(step).await;
         }
         self.check_open()?;
         let shard = self.0.shard;
-        Ok(self.0.storage.read_brief(shard.0, move |view| step(view, shard)).await?)
+        Ok(self.0.storage.read_inline(shard.0, move |view| step(view, shard)).await?)
     }
 
     /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.
@@ -302,14 +305,14 @@ impl ShardCopy {
     }
 
     /// As [`ShardCopy::read_records`] for short steps on several copies of this node, see [`Storage::read_shards`].
-    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, brief: bool) -> Vec<Result<T, ShardError>>
+    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, inline: bool) -> Vec<Result<T, ShardError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     {
         let Some((ShardCopy(first, _), _)) = steps.first() else { return Vec::new() };
         let storage = first.storage.clone();
-        let brief = brief && steps.iter().all(|(copy, _)| copy.1.briefly);
+        let inline = inline && steps.iter().all(|(copy, _)| copy.1.inline);
         let (mut open, mut states) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len()));
         for (copy, step) in steps {
             let state = copy.check_open();
@@ -319,7 +322,7 @@ impl ShardCopy {
             }
             states.push(state);
         }
-        let mut read = storage.read_shards(open, brief).await.into_iter();
+        let mut read = storage.read_shards(open, inline).await.into_iter();
         let answer = |state: Result<(), ShardError>| {
             state?;
             // Invariant: each step has one result.
@@ -363,7 +366,7 @@ impl ShardCopy {
 
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
-        Ok(self.read_brief(Header::read).await?.info())
+        Ok(self.read_inline(Header::read).await?.info())
     }
 
     /// [`ShardCopy::info`] of several copies of this node, read in one job.
@@ -399,7 +402,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
-            PARKED => Err(ShardError::Away("the copy is damaged and is made anew".to_owned())),
+            PARKED => Err(ShardError::NotExecuted("the copy is damaged and is made anew".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

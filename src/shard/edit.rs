@@ -1,11 +1,11 @@
-//! Edits: judged and stored inside one committer job, so that each sees all edits before it, committed or not.
+//! Edits: decided and stored inside one committer job, so that each sees all edits before it, committed or not.
 
 use super::body::BodyRecord;
-use super::forget;
-use super::judge::{self, Conflict};
+use super::decide::{self, Conflict};
 use super::record::RevData;
+use super::tombstone_collection;
 use super::transaction::{Loaded, Transaction};
-use super::{Basis, Edit, EditError, EditOp, Judged, RevPath, Revision, ShardCopy, ShardError};
+use super::{AcceptedEdit, Basis, Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
@@ -13,13 +13,13 @@ use crate::document::revision::{self, AttachmentDigest};
 use crate::storage::StorageError;
 use crate::storage::planted::{Bug, Planted};
 
-/// Inside: the verdict; outside: the disk.
-type Verdict<T> = Result<Result<T, EditError>, StorageError>;
+/// Inside: the decision; outside: the disk.
+type Decision<T> = Result<Result<T, EditError>, StorageError>;
 
-/// Unwraps a [`Verdict`] or returns it.
-macro_rules! verdict {
-    ($judged:expr) => {
-        match $judged {
+/// Unwraps a [`Decision`] or returns it.
+macro_rules! decided {
+    ($accepted:expr) => {
+        match $accepted {
             Ok(value) => value,
             Err(error) => return Ok(Err(error)),
         }
@@ -27,7 +27,7 @@ macro_rules! verdict {
 }
 
 impl ShardCopy {
-    /// Judges and stores edits in order, each alone, in one commit; durable on return. Results stand in request order.
+    /// Decides and stores edits in order, each alone, in one commit; durable on return. Results stand in request order.
     ///
     /// # Panics
     /// When the path of a merge is empty.
@@ -43,23 +43,26 @@ impl ShardCopy {
         &self,
         edits: Vec<(Edit, Basis)>,
     ) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
-        let results = self.judge(edits).await?;
-        Ok(results.into_iter().map(|result| result.map(|judged| judged.path.head())).collect())
+        let results = self.decide(edits).await?;
+        Ok(results.into_iter().map(|result| result.map(|accepted| accepted.path.head())).collect())
     }
 
     /// As [`ShardCopy::edit_validated`]; answers what other copies need to hold the same.
     ///
     /// # Panics
     /// When the path of a merge is empty.
-    pub async fn judge(&self, mut edits: Vec<(Edit, Basis)>) -> Result<Vec<Result<Judged, EditError>>, ShardError> {
+    pub async fn decide(
+        &self,
+        mut edits: Vec<(Edit, Basis)>,
+    ) -> Result<Vec<Result<AcceptedEdit, EditError>>, ShardError> {
         edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
         let has_room = self.0.storage.has_room();
         self.change(move |transaction, planted| {
-            let judged = edits.into_iter().map(|(edit, basis)| match has_room || edit.deleted {
+            let accepted = edits.into_iter().map(|(edit, basis)| match has_room || edit.deleted {
                 true => apply(transaction, edit, &basis, planted),
                 false => Ok(Err(EditError::NoRoom)),
             });
-            judged.collect()
+            accepted.collect()
         })
         .await
     }
@@ -75,7 +78,7 @@ fn bound_path(edit: &mut Edit) {
     }
 }
 
-fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, planted: Planted) -> Verdict<Judged> {
+fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, planted: Planted) -> Decision<AcceptedEdit> {
     let loaded = transaction.load(&edit.id)?;
     match &edit.op {
         EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
@@ -83,7 +86,7 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             let path = path.clone();
             let holds = match basis {
                 Basis::Any => true,
-                Basis::Ancestor(seen) => judge::ancestor_of(&loaded.tree, &path) == *seen,
+                Basis::Ancestor(seen) => decide::ancestor_of(&loaded.tree, &path) == *seen,
                 Basis::Purges { seen, rounds, .. } => {
                     (transaction.header.purge_seq, transaction.header.rounds) == (*seen, *rounds)
                 }
@@ -94,7 +97,7 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             let before = transaction.header.last_body;
             let merged = merge(transaction, &edit, path, loaded, planted)?;
             if matches!(basis, Basis::Purges { is_early: true, .. }) && transaction.header.last_body > before {
-                forget::note_taken_in(transaction)?;
+                tombstone_collection::note_taken_in(transaction)?;
             }
             Ok(merged)
         }
@@ -106,25 +109,25 @@ fn interactive(
     edit: &Edit,
     named: Option<&Revision>,
     loaded: Loaded,
-) -> Verdict<Judged> {
-    let shadow = if loaded.tree.is_empty() { forget::shadow_of(transaction, &edit.id)? } else { None };
-    let parent = match &shadow {
+) -> Decision<AcceptedEdit> {
+    let marker = if loaded.tree.is_empty() { tombstone_collection::marker_of(transaction, &edit.id)? } else { None };
+    let parent = match &marker {
         // As if the tombstone were there.
         Some(path) if named.is_none() && !edit.deleted => Ok(Some(path.head())),
         Some(_) => Err(Conflict),
-        None => judge::parent_of(&loaded.tree, named, edit.deleted),
+        None => decide::parent_of(&loaded.tree, named, edit.deleted),
     };
-    let parent = verdict!(parent.map_err(|Conflict| EditError::Conflict));
+    let parent = decided!(parent.map_err(|Conflict| EditError::Conflict));
     // Stubs mean the attachments of the revision that the client named: a recreated document begins without any.
     let base = named.and_then(|rev| loaded.tree.get(rev).flatten()).map(|data| data.body);
     let generation = parent.as_ref().map_or(0, |parent| parent.pos) + 1;
-    let attachments = verdict!(resolve(transaction, edit, base, Some(generation))?);
+    let attachments = decided!(resolve(transaction, edit, base, Some(generation))?);
     let digests: Vec<AttachmentDigest<'_>> = attachments.iter().map(digest).collect();
     let rev = revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests);
     assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
     let mut path = RevPath::single(rev.clone());
     let known = |parent| loaded.tree.path_to(&parent);
-    if let Some(ancestors) = shadow.or_else(|| parent.and_then(known)) {
+    if let Some(ancestors) = marker.or_else(|| parent.and_then(known)) {
         path.ids.extend(ancestors.ids);
     }
     store(transaction, edit, path, attachments, loaded, Planted::none())
@@ -140,16 +143,16 @@ fn merge(
     path: RevPath,
     loaded: Loaded,
     planted: Planted,
-) -> Verdict<Judged> {
+) -> Decision<AcceptedEdit> {
     let attachments = match loaded.tree.get(&path.head()).flatten() {
         Some(known) if known.is_available() => {
             BodyRecord::load(transaction.view, transaction.shard, known.body)?.attachments
         }
         Some(_) => Vec::new(),
         None => {
-            let ancestor = judge::ancestor_of(&loaded.tree, &path);
+            let ancestor = decide::ancestor_of(&loaded.tree, &path);
             let base = ancestor.and_then(|rev| loaded.tree.get(&rev).flatten()).map(|data| data.body);
-            verdict!(resolve(transaction, edit, base, None)?)
+            decided!(resolve(transaction, edit, base, None)?)
         }
     };
     store(transaction, edit, path, attachments, loaded, planted)
@@ -161,14 +164,14 @@ fn resolve(
     edit: &Edit,
     base: Option<u64>,
     revpos: Option<u64>,
-) -> Verdict<Vec<Attachment>> {
+) -> Decision<Vec<Attachment>> {
     let stubs = edit.attachments.iter().any(|a| matches!(a, super::EditAttachment::Stub { .. }));
     let base = match base.filter(|body| stubs && *body != 0) {
         Some(body) => BodyRecord::attachments(transaction.view, transaction.shard, body)?,
         None => Vec::new(),
     };
     let missing = |name| EditError::MissingStub { id: edit.id.clone(), name };
-    Ok(judge::attachments(&edit.attachments, &base, revpos).map_err(missing))
+    Ok(decide::attachments(&edit.attachments, &base, revpos).map_err(missing))
 }
 
 /// Merges the revision into the tree and stores what that changed.
@@ -179,7 +182,7 @@ fn store(
     attachments: Vec<Attachment>,
     mut loaded: Loaded,
     planted: Planted,
-) -> Verdict<Judged> {
+) -> Decision<AcceptedEdit> {
     let rev = path.head();
     // Known before: only its ancestors can be news, its first content stays.
     let known = loaded.tree.get(&rev).flatten().copied();
@@ -187,13 +190,13 @@ fn store(
         Some(data) => data,
         None => {
             let put = transaction.put_body(edit.deleted, &attachments, &edit.body.text)?;
-            verdict!(put.map_err(|name| EditError::UploadGone { name }))
+            decided!(put.map_err(|name| EditError::UploadGone { name }))
         }
     };
     let merged = loaded.tree.merge(&path, data);
-    let judged = Judged { path, attachments };
+    let accepted = AcceptedEdit { path, attachments };
     if merged == Merged::Known {
-        return Ok(Ok(judged));
+        return Ok(Ok(accepted));
     }
     if merged == Merged::NewBranch && planted.has(Bug::LoseSibling) {
         lose_sibling(transaction, &mut loaded.tree)?;
@@ -202,7 +205,7 @@ fn store(
         transaction.drop_body(&dropped)?;
     }
     transaction.store(&edit.id, loaded)?;
-    Ok(Ok(judged))
+    Ok(Ok(accepted))
 }
 
 /// The planted bug: the worst leaf disappears.

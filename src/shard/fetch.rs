@@ -36,9 +36,9 @@ impl ShardCopy {
         wants: Wants,
         make: impl Fn(&DocId, Option<Fetched>) -> T + Send + 'static,
     ) -> Result<(Vec<T>, Wants), ShardError> {
-        let brief = are_brief(&wants);
+        let inline = are_inline(&wants);
         let read = move |view: &dyn View, shard: ShardId| step(view, shard, wants, make);
-        if brief { self.read_brief(read).await } else { self.read(read).await }
+        if inline { self.read_inline(read).await } else { self.read(read).await }
     }
 }
 
@@ -46,9 +46,9 @@ impl ShardCopy {
     /// As [`ShardCopy::fetch_some`], in one step too, of no more than `bytes` in memory: none where the first document
     /// alone takes more. That is known before its text is read, but for one with attachments.
     pub async fn fetch_within(&self, wants: Wants, bytes: usize) -> Result<FetchedPart, ShardError> {
-        let brief = are_brief(&wants);
+        let inline = are_inline(&wants);
         let read = move |view: &dyn View, shard: ShardId| step_within(view, shard, wants, bytes);
-        if brief { self.read_brief(read).await } else { self.read(read).await }
+        if inline { self.read_inline(read).await } else { self.read(read).await }
     }
 }
 
@@ -67,9 +67,9 @@ pub struct FetchedPart {
 pub type Wants = VecDeque<(DocId, Want)>;
 
 /// Whether reading that is no long work.
-fn are_brief(wants: &Wants) -> bool {
-    let is_brief = |want: &Want| matches!(want, Want::Winner | Want::Revision(_) | Want::Tree);
-    wants.len() <= limits::BRIEF_DOCS && wants.iter().all(|(_, want)| is_brief(want))
+fn are_inline(wants: &Wants) -> bool {
+    let is_inline = |want: &Want| matches!(want, Want::Winner | Want::Revision(_) | Want::Tree);
+    wants.len() <= limits::INLINE_DOCS && wants.iter().all(|(_, want)| is_inline(want))
 }
 
 fn step<T>(
@@ -127,7 +127,7 @@ fn tree_bytes(tree: &RevTree<RevData>) -> usize {
 }
 
 impl Fetched {
-    /// The bytes that it takes in memory, about.
+    /// The bytes that it applies memory, about.
     pub fn bytes(&self) -> usize {
         let stored = self.found.iter().filter_map(|(_, stored)| stored.as_ref());
         let texts = stored.map(|stored| stored.body.len() + stored.attachments.len() * limits::TREE_NODE_BYTES);

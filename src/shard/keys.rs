@@ -13,7 +13,7 @@
 //!   shard 'm' name                       values of upper layers (epochs, security)        local.rs
 //!   shard 'p' purge sequence u64         document id and purged revisions                 purge.rs
 //!   shard 'f'                            purges up to this number are not on record       purge.rs
-//!   shard 'g' document id                what was forgotten of it lately                  forget.rs
+//!   shard 'g' document id                what was collected of it lately                  tombstone_collection.rs
 //!   shard 'r' blob hash                  revisions that name the blob, u64                storage/blob_refs.rs
 //!   shard 'i' blob hash                  content of a small blob                          storage/blob_refs.rs
 //!   shard 'v' ..                         views                                            index/keys.rs
@@ -45,7 +45,7 @@ pub(super) enum Kind {
     Meta = b'm',
     Purge = b'p',
     PurgeFloor = b'f',
-    Shadow = b'g',
+    Marker = b'g',
     NextShard = b'n',
     Going = b'x',
 }

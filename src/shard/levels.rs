@@ -229,7 +229,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Whether a node takes in `id`, which comes behind its last one. When it does, the end of the node is looked up,
+    /// Whether a node applies `id`, which comes behind its last one. When it does, the end of the node is looked up,
     /// so that documents side by side need no further reads; when it does not, the node that does is remembered.
     fn reaches(&self, view: &dyn View, level: u8, node: &mut Open, id: &[u8]) -> Result<bool, StorageError> {
         if let Some(end) = &node.end {
@@ -244,7 +244,7 @@ impl Levels {
         Ok(true)
     }
 
-    /// The node of a level that takes in `id`.
+    /// The node of a level that applies `id`.
     fn node_of(&self, view: &dyn View, level: u8, id: &[u8]) -> Result<(Vec<u8>, Summary), StorageError> {
         let found = self.first(view, (level, b"", Some(&after(id))), Direction::Reverse)?;
         found.ok_or_else(|| StorageError::Corrupt(format!("shard {} has no summaries at level {level}", self.shard.0)))

@@ -30,8 +30,8 @@ impl ShardCopy {
             (copy, move |view: &dyn View, shard: ShardId| listing.step(view, shard))
         };
         let rows = lists.iter().fold(0, |rows: usize, (_, page)| rows.saturating_add(page.limit));
-        let brief = rows <= limits::BRIEF_ROWS;
-        let begun = ShardCopy::read_records_of(lists.into_iter().map(begin).collect(), brief).await;
+        let inline = rows <= limits::INLINE_ROWS;
+        let begun = ShardCopy::read_records_of(lists.into_iter().map(begin).collect(), inline).await;
         let mut finished = Vec::with_capacity(copies.len());
         for (copy, begun) in copies.iter().zip(begun) {
             finished.push(async move { copy.finish_list(begun?).await });

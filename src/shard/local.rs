@@ -20,11 +20,11 @@ impl ShardCopy {
     /// What is kept of a local document, the mark of a deletion included.
     pub async fn local_register(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
         let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
-        self.read_brief(move |view, _| view.get(&key)?.map(decode_register).transpose()).await
+        self.read_inline(move |view, _| view.get(&key)?.map(decode_register).transpose()).await
     }
 
     /// Stores a local document whatever was there, or removes it; answers the stamp that this has. The caller chooses
-    /// the revision number (golden facts 'Local documents': one more than the given one, 1 without). `by` names the
+    /// the revision number (`conformance/cases/documents`: one more than the given one, 1 without). `by` names the
     /// coordinator; with `mark` a deletion leaves its stamp, which the other copies need.
     pub async fn local_set(
         &self,
@@ -51,7 +51,7 @@ impl ShardCopy {
         .await
     }
 
-    /// Takes in registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
+    /// Applies registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
     pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
         let inner = std::sync::Arc::clone(&self.0);
         self.write(move |view| {
@@ -137,7 +137,7 @@ impl ShardCopy {
     /// A small value of the shard that is no document, such as its epochs or the database's `_security`.
     pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, ShardError> {
         let key = keys::key(self.0.shard, Kind::Meta, name.as_bytes());
-        self.read_brief(move |view, _| view.get(&key)).await
+        self.read_inline(move |view, _| view.get(&key)).await
     }
 
     /// Stores such a value, durable on return; `None` removes it.

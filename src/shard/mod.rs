@@ -1,6 +1,6 @@
 //! One copy of one range of a database: the place where documents live.
 //!
-//! A [`ShardCopy`] judges edits inside the node's committer, so that all edits of all callers share commits and each
+//! A [`ShardCopy`] decides edits inside the node's committer, so that all edits of all callers share commits and each
 //! sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
 //! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
 //!
@@ -11,13 +11,13 @@
 mod body;
 mod changes;
 mod check;
+mod collection_horizon;
 mod copy;
 mod cut;
+mod decide;
 mod edit;
 mod fetch;
-mod forget;
-mod horizon;
-mod judge;
+mod filter_scan;
 mod keys;
 mod levels;
 mod lifetime;
@@ -26,9 +26,8 @@ mod local;
 mod pace;
 mod purge;
 mod record;
-mod salvage;
+mod recovery;
 mod sequence;
-mod sift;
 mod split;
 mod summary;
 mod sums;
@@ -36,6 +35,7 @@ mod sweep;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod tombstone_collection;
 mod transaction;
 mod upgrade;
 
@@ -55,23 +55,23 @@ use crate::storage::{CommitError, StorageError};
 
 pub use changes::change_at;
 pub use check::{Checked, check};
+pub use collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
+pub use decide::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use fetch::{FetchedPart, Wants, wanted};
-pub use forget::{Forgotten, TakenIn, Told, Tombstone, WrittenDown};
-pub use horizon::{Horizon, Ledger, Proposal, Round};
-pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
+pub use filter_scan::{Filter, FilterPage, Matched};
 pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
-pub use salvage::Salvage;
-pub use sift::{Sift, SiftPage, Sifted};
+pub use recovery::Salvage;
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
 pub use sync::CopyState;
+pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +82,7 @@ pub struct ShardId(pub u64);
 pub struct Edit {
     /// The document.
     pub id: DocId,
-    /// How it is judged.
+    /// How it is decided.
     pub op: EditOp,
     /// Whether the new revision is a tombstone.
     pub deleted: bool,
@@ -94,7 +94,7 @@ pub struct Edit {
     pub revs_limit: u64,
 }
 
-/// How an edit is judged.
+/// How an edit is decided.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum EditOp {
     /// A client's edit of `parent`; the revision is computed here.
@@ -102,7 +102,7 @@ pub enum EditOp {
         /// The revision that the client saw.
         parent: Option<Revision>,
     },
-    /// A revision made elsewhere (`new_edits=false`, or judged by another copy): never a conflict.
+    /// A revision made elsewhere (`new_edits=false`, or decided by another copy): never a conflict.
     Merge {
         /// The new revision first, then its ancestors.
         path: RevPath,
@@ -144,20 +144,20 @@ pub enum Basis {
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
     /// How far the copy was purged when none of its purges stood against a revision of another copy, and how often it
-    /// had forgotten something when that one was read.
+    /// had collected something when that one was read.
     Purges {
         /// The number of its last purge.
         seen: u64,
-        /// How often it had forgotten something.
+        /// How often it had collected something.
         rounds: u64,
-        /// Whether it is noted that this was taken in from another copy: not all of them were met yet.
+        /// Whether it is noted that this was applied from another copy: not all of them were met yet.
         is_early: bool,
     },
 }
 
-/// A revision that a copy judged and stored, as the other copies take it in: they merge it, which is never a conflict.
+/// A revision that a copy decided and stored, as the other copies take it in: they merge it, which is never a conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct AcceptedEdit {
     /// The revision first, then its ancestors.
     pub path: RevPath,
     /// Its attachments, without stubs.
@@ -389,9 +389,9 @@ pub enum ShardError {
     /// The documents are elsewhere now: nothing was done, look at the map again.
     Moved,
     /// The copy is on a node that could not be asked, or would not: it did nothing. Carries why.
-    Away(String),
+    NotExecuted(String),
     /// The copy's node did not answer: it may have done it. Carries why.
-    Silent(String),
+    Indeterminate(String),
     /// None of the range's copies could be asked.
     NoCopy {
         /// How many there are.
@@ -432,8 +432,8 @@ impl fmt::Display for ShardError {
             ShardError::Commit(error) => error.fmt(f),
             ShardError::Dropped => f.write_str("the shard copy was dropped"),
             ShardError::Moved => f.write_str("the documents of the range moved"),
-            ShardError::Away(why) => write!(f, "a copy could not be asked: {why}"),
-            ShardError::Silent(why) => write!(f, "a copy did not answer: {why}"),
+            ShardError::NotExecuted(why) => write!(f, "a copy could not be asked: {why}"),
+            ShardError::Indeterminate(why) => write!(f, "a copy did not answer: {why}"),
             ShardError::NoCopy { copies } => write!(f, "none of {copies} copies answered"),
         }
     }

@@ -36,7 +36,7 @@ impl ShardCopy {
     }
 
     /// As [`ShardCopy::purge`], of what other copies do not hold: they are not told, see [`ShardCopy::purges_to_tell`].
-    pub async fn give_up(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
+    pub async fn discard(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
         let shard = self.0.shard;
         self.change(move |transaction, _| {
             let first = transaction.header.purge_seq + 1;
@@ -129,7 +129,7 @@ impl ShardCopy {
             let end = last.min(oldest.saturating_add(COMPACT_PURGES - 1));
             let inner = Arc::clone(&self.0);
             let cut = self.write(move |view| {
-                // Heirs hear of purges from the log only.
+                // Child shards hear of purges from the log only.
                 if inner.mirror().is_some() {
                     return Ok(false);
                 }

@@ -164,10 +164,10 @@ pub(super) struct Header {
     pub height: u8,
     /// What the hashes of ids begin with there; drawn with the first level.
     pub salt: u64,
-    /// How often anything was forgotten here, or counted as forgotten. See `forget.rs`.
+    /// How often anything was collected here, or counted as collected. See `tombstone_collection.rs`.
     pub rounds: u64,
-    /// Documents of which a shadow is kept.
-    pub shadows: u64,
+    /// Documents of which a collection marker is kept.
+    pub markers: u64,
 }
 
 impl Header {
@@ -187,7 +187,7 @@ impl Header {
         // Only where they are used: a settee that knows nothing of them reads all other headers.
         if self.rounds > 0 {
             put_varint(&mut out, self.rounds);
-            put_varint(&mut out, self.shadows);
+            put_varint(&mut out, self.markers);
         }
         view.put(keys::key(shard, Kind::Header, b""), out);
     }
@@ -205,10 +205,10 @@ impl Header {
             height: reader.u8()?,
             total: Summary::read(&mut reader)?,
             rounds: 0,
-            shadows: 0,
+            markers: 0,
         };
         if !reader.is_empty() {
-            (header.rounds, header.shadows) = (reader.varint()?, reader.varint()?);
+            (header.rounds, header.markers) = (reader.varint()?, reader.varint()?);
         }
         reader.finish()?;
         Ok(header)

@@ -55,7 +55,7 @@ pub(super) fn all(shard: ShardId, level: u8) -> KeyRange {
     range(shard, level, 0, None)
 }
 
-/// The block one level up that takes in a block, or a row.
+/// The block one level up that applies a block, or a row.
 pub(super) fn parent(number: u64) -> u64 {
     number >> FANOUT_BITS
 }

@@ -1,13 +1,13 @@
-//! Splitting a copy: two heirs on the same node take over its documents while it is read and written.
+//! Splitting a copy: two child shards on the same node take over its documents while it is read and written.
 //!
 //! Documents keep their sequences, purges their numbers, so that positions in the old copy are positions in its
-//! heirs, and an heir's own last sequence tells up to where it has taken over. The pages are read and taken over one
-//! after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which have no
-//! sequence, are written to the heir, too ([`ShardCopy::mirror_locals`]). At last one committer job takes over the
-//! few changes that are left and ends the old copy ([`ShardCopy::hand_over`]): edits queued behind it are refused
-//! with [`ShardError::Moved`].
+//! child shards, and a child shard's own last sequence tells up to where it has taken over. The pages are read and
+//! taken over one after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which
+//! have no sequence, are written to the child shard, too ([`ShardCopy::mirror_locals`]). At last one committer job
+//! takes over the few changes that are left and ends the old copy ([`ShardCopy::hand_over`]): edits queued behind it
+//! are refused with [`ShardError::Moved`].
 //!
-//! Assumes: the bytes of attachments are staged in the heir before the documents that name them are taken over.
+//! Assumes: the bytes of attachments are staged in the child shard before the documents that name them are taken over.
 //! Promises: bodies of leaves are taken over, older ones as little as compaction would; nothing is lost or done
 //! twice.
 
@@ -20,16 +20,16 @@ use super::purge;
 use super::record::{self, Header, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
-use super::{fetch, forget};
+use super::{fetch, tombstone_collection};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 use crate::world::buggify::fewer;
 
-/// Says which heir a document belongs to.
+/// Says which child shard a document belongs to.
 pub type Sorter = Arc<dyn Fn(&DocId) -> ShardId + Send + Sync>;
 
-/// Some of what a copy leaves to its heirs, of one moment.
+/// Some of what a copy leaves to its child shards, of one moment.
 #[derive(Clone, Debug)]
 pub struct Legacy {
     /// Documents with their leaves, in the order of their sequences.
@@ -40,14 +40,14 @@ pub struct Legacy {
     gone: Vec<DocId>,
     /// Sequence and purge up to which everything is in it or was left before.
     upto: (u64, u64),
-    /// Purges up to this number are not on record. It stays while there are heirs.
+    /// Purges up to this number are not on record. It stays while there are child shards.
     purge_floor: u64,
     /// Whether there was nothing more at that moment.
     pub is_last: bool,
 }
 
 impl ShardCopy {
-    /// Up to where an heir has taken over: its last sequence and purge.
+    /// Up to where a child shard has taken over: its last sequence and purge.
     pub async fn inherited(&self) -> Result<(u64, u64), ShardError> {
         let info = self.info().await?;
         Ok((info.update_seq, info.purge_seq))
@@ -59,7 +59,7 @@ impl ShardCopy {
         self.read(move |view, shard| legacy(view, shard, since, most)).await
     }
 
-    /// Takes over what `sorter` gives to this heir.
+    /// Takes over what `sorter` gives to this child shard.
     pub async fn inherit(&self, legacy: Arc<Legacy>, sorter: Sorter) -> Result<(), ShardError> {
         let inner = Arc::clone(&self.0);
         let salt = inner.storage.env().random_u64();
@@ -77,15 +77,15 @@ impl ShardCopy {
         self.0.storage.committer().submit_to(Some(self.0.shard.0), job).await?
     }
 
-    /// From now on writes local documents to the heir that `sorter` names, too; `None`: no longer.
+    /// From now on writes local documents to the child shard that `sorter` names, too; `None`: no longer.
     pub fn mirror_locals(&self, sorter: Option<Sorter>) {
         self.0.set_mirror(sorter);
     }
 
-    /// Gives the heirs the local documents that they are to have, and takes from them what is not here any more. To be
-    /// called while they are mirrored.
-    pub async fn leave_locals(&self, heirs: &[ShardCopy; 2]) -> Result<(), ShardError> {
-        for from in [self, &heirs[0], &heirs[1]] {
+    /// Gives the child shards the local documents that they are to have, and takes from them what is not here any more.
+    /// To be called while they are mirrored.
+    pub async fn leave_locals(&self, children: &[ShardCopy; 2]) -> Result<(), ShardError> {
+        for from in [self, &children[0], &children[1]] {
             let mut after = Bound::Unbounded;
             loop {
                 let page = from.local_registers(after, limits::STEP_ROWS).await?;
@@ -98,12 +98,12 @@ impl ShardCopy {
         Ok(())
     }
 
-    /// Ends this copy in one committer job: its heirs take over what they still lack, if that is little, and `record`
-    /// writes what else is to change with it. Answers whether it was little; otherwise nothing was done.
+    /// Ends this copy in one committer job: its child shards take over what they still lack, if that is little, and
+    /// `record` writes what else is to change with it. Answers whether it was little; otherwise nothing was done.
     ///
     /// # Errors
     /// [`ShardError::Moved`] when it has ended before; what `record` says.
-    pub async fn hand_over<F>(&self, heirs: [ShardCopy; 2], sorter: Sorter, record: F) -> Result<bool, ShardError>
+    pub async fn hand_over<F>(&self, children: [ShardCopy; 2], sorter: Sorter, record: F) -> Result<bool, ShardError>
     where
         F: FnOnce(&mut WriteView<'_>) -> Result<Result<(), ShardError>, StorageError> + Send + 'static,
     {
@@ -113,9 +113,9 @@ impl ShardCopy {
             if let Err(error) = inner.check_writable() {
                 return Ok(Err(error));
             }
-            let mut left = Vec::with_capacity(heirs.len());
-            for heir in &heirs {
-                let header = Header::read(view, heir.0.shard)?;
+            let mut left = Vec::with_capacity(children.len());
+            for child in &children {
+                let header = Header::read(view, child.0.shard)?;
                 let since = (header.update_seq, header.purge_seq);
                 let legacy = legacy(view, inner.shard, since, limits::SPLIT_LAST_DOCS)?;
                 if !legacy.is_last {
@@ -123,16 +123,16 @@ impl ShardCopy {
                 }
                 left.push(legacy);
             }
-            for (heir, legacy) in heirs.iter().zip(left) {
-                let seq = match take_over(view, &heir.0, &legacy, &sorter, salt)? {
+            for (child, legacy) in children.iter().zip(left) {
+                let seq = match take_over(view, &child.0, &legacy, &sorter, salt)? {
                     Ok(seq) => seq,
                     Err(error) => return Ok(Err(error)),
                 };
-                copy_values(view, inner.shard, heir.0.shard)?;
-                let to = heir.0.shard;
-                forget::leave(view, inner.shard, to, |id| sorter(id) == to)?;
-                let heir = Arc::clone(&heir.0);
-                view.after_commit(move || heir.stand_at(seq));
+                copy_values(view, inner.shard, child.0.shard)?;
+                let to = child.0.shard;
+                tombstone_collection::leave(view, inner.shard, to, |id| sorter(id) == to)?;
+                let child = Arc::clone(&child.0);
+                view.after_commit(move || child.stand_at(seq));
             }
             match record(view)? {
                 Ok(()) => inner.end_writes(),
@@ -195,32 +195,32 @@ fn numbered(view: &dyn View, range: &KeyRange, limit: usize) -> Result<Vec<(u64,
     rows.into_iter().map(|(key, value)| Ok((keys::number_of(&key)?, value))).collect()
 }
 
-/// Stores in `heir` what is its own of a legacy; answers its last sequence then.
+/// Stores in `child` what is its own of a legacy; answers its last sequence then.
 fn take_over(
     view: &mut WriteView<'_>,
-    heir: &Inner,
+    child: &Inner,
     legacy: &Legacy,
     sorter: &Sorter,
     salt: u64,
 ) -> Result<Result<u64, ShardError>, StorageError> {
-    let mut transaction = Transaction::new(view, heir.shard, heir.storage.blobs(), heir.storage.planted())?;
-    for (id, fetched) in legacy.documents.iter().filter(|(id, _)| sorter(id) == heir.shard) {
+    let mut transaction = Transaction::new(view, child.shard, child.storage.blobs(), child.storage.planted())?;
+    for (id, fetched) in legacy.documents.iter().filter(|(id, _)| sorter(id) == child.shard) {
         if let Err(name) = take_document(&mut transaction, id, fetched)? {
-            return Ok(Err(ShardError::Away(format!("the attachment {name} of {id} is not there yet"))));
+            return Ok(Err(ShardError::NotExecuted(format!("the attachment {name} of {id} is not there yet"))));
         }
     }
-    for id in legacy.gone.iter().filter(|id| sorter(id) == heir.shard) {
+    for id in legacy.gone.iter().filter(|id| sorter(id) == child.shard) {
         let mut loaded = transaction.load(id)?;
         let Some(seq) = loaded.seq() else { continue };
         drop_bodies(&mut transaction, &loaded.tree)?;
         loaded.tree = Default::default();
         transaction.store_at(id, loaded, seq)?;
     }
-    for purge in legacy.purges.iter().filter(|purge| sorter(&purge.id) == heir.shard) {
-        let key = keys::number_key(heir.shard, Kind::Purge, purge.purge_seq);
+    for purge in legacy.purges.iter().filter(|purge| sorter(&purge.id) == child.shard) {
+        let key = keys::number_key(child.shard, Kind::Purge, purge.purge_seq);
         transaction.view.put(key, record::encode_purge(&purge.id, &purge.revs));
     }
-    purge::set_floor(transaction.view, heir.shard, legacy.purge_floor);
+    purge::set_floor(transaction.view, child.shard, legacy.purge_floor);
     let header = &mut transaction.header;
     header.update_seq = header.update_seq.max(legacy.upto.0);
     header.purge_seq = header.purge_seq.max(legacy.upto.1);
@@ -276,7 +276,7 @@ fn copy_values(view: &mut WriteView<'_>, from: ShardId, to: ShardId) -> Result<(
     Ok(())
 }
 
-/// Brings a local document in step in the heir that is to have it, if there is one.
+/// Brings a local document in step in the child shard that is to have it, if there is one.
 pub(super) fn mirror_local(inner: &Inner, view: &mut WriteView<'_>, id: &DocId) -> Result<(), StorageError> {
     let Some(sorter) = inner.mirror() else { return Ok(()) };
     let key = |shard| keys::key(shard, Kind::Local, id.as_str().as_bytes());

@@ -17,10 +17,10 @@ pub struct CopyState {
     pub purge_seq: u64,
     /// Purges up to this number are no longer on record.
     pub purge_floor: u64,
-    /// How often anything was forgotten here; 0: never.
+    /// How often anything was collected here; 0: never.
     pub rounds: u64,
-    /// Documents of which a shadow is kept.
-    pub shadows: u64,
+    /// Documents of which a collection marker is kept.
+    pub markers: u64,
 }
 
 impl ShardCopy {
@@ -37,7 +37,7 @@ impl ShardCopy {
 }
 
 pub(super) fn state(view: &dyn View, shard: ShardId) -> Result<CopyState, StorageError> {
-    let Header { update_seq: position, purge_seq, total, rounds, shadows, .. } = Header::read(view, shard)?;
+    let Header { update_seq: position, purge_seq, total, rounds, markers, .. } = Header::read(view, shard)?;
     let purge_floor = purge::floor(view, shard, purge_seq)?;
-    Ok(CopyState { position, total, purge_seq, purge_floor, rounds, shadows })
+    Ok(CopyState { position, total, purge_seq, purge_floor, rounds, markers })
 }

@@ -56,7 +56,7 @@ pub enum StageMode {
 /// A complete upload that waits for the edit that names it.
 #[derive(Clone, Debug)]
 pub struct Staged {
-    /// Keep it until the edit was judged: without it the bytes stay for `limits::BLOB_LEASE` from the upload's end.
+    /// Keep it until the edit was decided: without it the bytes stay for `limits::BLOB_LEASE` from the upload's end.
     pub hold: Hold,
     /// Hash of the stored bytes.
     pub blob: BlobId,

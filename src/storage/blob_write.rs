@@ -21,7 +21,7 @@ use crate::document::render::{BlobId, Encoding};
 use crate::limits;
 use crate::world::{File, OpenMode, Pool};
 
-/// The header byte for the system that CouchDB writes (golden facts 'Attachments').
+/// The header byte for the system that CouchDB writes (`conformance/cases/documents`).
 const GZIP_SYSTEM_UNIX: u8 = 3;
 
 /// An upload in progress.

@@ -171,24 +171,24 @@ impl Committer {
 #[derive(Default)]
 struct Waiting {
     ready: VecDeque<Box<dyn Work>>,
-    parked: VecDeque<Box<dyn Work>>,
+    deferred: VecDeque<Box<dyn Work>>,
 }
 
 impl Waiting {
     /// Takes up what is queued.
     fn fill(&mut self, jobs: &mut mpsc::Receiver<Box<dyn Work>>) {
         let group = fewer("commit: a group of one job", limits::COMMIT_GROUP_JOBS);
-        while self.ready.len() < group && self.parked.len() < limits::COMMIT_QUEUE_JOBS {
+        while self.ready.len() < group && self.deferred.len() < limits::COMMIT_QUEUE_JOBS {
             let Ok(job) = jobs.try_recv() else { break };
             self.ready.push_back(job);
         }
     }
 
-    /// Puts aside the jobs for which there is no room, in their order; those put aside before come first. Those for
+    /// Defers the jobs for which there is no room, in their order; those deferred before come first. Those for
     /// which there never will be any are refused: waiting they would fill the queue.
-    fn park(&mut self, store: &dyn Store) {
+    fn defer_jobs(&mut self, store: &dyn Store) {
         let all_wait = !store.has_room(None);
-        let mut jobs = std::mem::take(&mut self.parked);
+        let mut jobs = std::mem::take(&mut self.deferred);
         jobs.append(&mut self.ready);
         for job in jobs {
             if let Some(error) = job.shard().and_then(|shard| store.refuses(shard)) {
@@ -196,7 +196,7 @@ impl Waiting {
                 continue;
             }
             let waits = all_wait || job.shard().is_some_and(|shard| !store.has_room(Some(shard)));
-            if waits { self.parked.push_back(job) } else { self.ready.push_back(job) }
+            if waits { self.deferred.push_back(job) } else { self.ready.push_back(job) }
         }
     }
 }
@@ -211,12 +211,12 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
         }
         waiting.fill(&mut jobs);
         if stopped.load(Ordering::SeqCst) {
-            waiting.parked.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
+            waiting.deferred.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
             waiting.ready.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
         }
-        waiting.park(store.as_ref());
+        waiting.defer_jobs(store.as_ref());
         if waiting.ready.is_empty() {
-            match wait(&mut jobs, &mut room, waiting.parked.len()).await {
+            match wait(&mut jobs, &mut room, waiting.deferred.len()).await {
                 Some(job) => waiting.ready.extend(job),
                 None => return,
             }
@@ -236,23 +236,23 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
     }
 }
 
-/// Waits for a job or, while some are put aside, for room; `None` when no job can come any more.
+/// Waits for a job or, while some are deferred, for room; `None` when no job can come any more.
 async fn wait(
     jobs: &mut mpsc::Receiver<Box<dyn Work>>,
     room: &mut Option<watch::Receiver<u64>>,
-    parked: usize,
+    deferred: usize,
 ) -> Option<Option<Box<dyn Work>>> {
     let room = match room {
-        Some(room) if parked > 0 => room,
+        Some(room) if deferred > 0 => room,
         _ => return jobs.recv().await.map(Some),
     };
-    if parked >= limits::COMMIT_QUEUE_JOBS {
+    if deferred >= limits::COMMIT_QUEUE_JOBS {
         return room.changed().await.ok().map(|()| None);
     }
     tokio::select! {
         biased;
         changed = room.changed() => changed.ok().map(|()| None),
-        // Nobody waits for jobs that were put aside once all handles are gone, but they were taken.
+        // Nobody waits for jobs that were deferred once all handles are gone, but they were taken.
         Some(job) = jobs.recv() => Some(Some(job)),
         else => None,
     }

@@ -57,18 +57,18 @@ impl LayeredStore {
         };
         let Some(layer) = layer else {
             // It was written before, and what follows was not done.
-            self.shelf.sync_names()?;
+            self.store_files.sync_names()?;
             return self.release_segments();
         };
         if self.planted.has(Bug::CheckpointFirst) {
             self.tables().file(file).position = layer.last;
             self.checkpoint_now()?;
         }
-        self.shelf.allow(layer.last);
+        self.store_files.allow(layer.last);
         let grown = match file {
             FileId::Own(shard) if layer.cleared.contains(&shard) => {
                 // In this order: what is frozen asks for it again. Readers see that the shard was cleared.
-                self.shelf.remove(file)?;
+                self.store_files.remove(file)?;
                 self.tables().forget_own(shard);
                 self.suspects.forget(shard);
                 Vec::new()
@@ -83,7 +83,7 @@ impl LayeredStore {
 
     /// Writes a frozen memtable to its file; answers the shards that seem to have outgrown it.
     fn write(&self, file: FileId, layer: &Layer, swept: bool) -> Result<Vec<u64>, StorageError> {
-        let engine = self.shelf.make(file)?;
+        let engine = self.store_files.make(file)?;
         let mut own = OwnRows::new();
         let mut cleared: Vec<KeyRange> = Vec::new();
         for shard in &layer.cleared {
@@ -156,7 +156,7 @@ impl LayeredStore {
 
     /// Gives a shard a file of its own if it is as large as its count says.
     fn move_grown(&self, from: FileId, shard: u64) -> Result<(), StorageError> {
-        let engine = self.shelf.make(from)?;
+        let engine = self.store_files.make(from)?;
         let view = engine.snapshot()?;
         let range = reserved::range_of(shard);
         let bytes = size_of(view.as_ref(), &range)?;
@@ -167,12 +167,12 @@ impl LayeredStore {
             return engine.apply(&[], Box::new(rows.into_iter())).map_err(StorageError::begun);
         }
         let position = self.tables().file(from).position;
-        self.shelf.make_filled(FileId::Own(shard), &mut |own| copy(view.as_ref(), &range, own, position))?;
+        self.store_files.make_filled(FileId::Own(shard), &mut |own| copy(view.as_ref(), &range, own, position))?;
         drop(view);
         self.tables().move_out(shard, from);
-        if let Err(error) = self.shelf.sync_names() {
+        if let Err(error) = self.store_files.sync_names() {
             // A power loss may still take the new file: what it holds stays in this one, too, and no file is written
-            // before the name is durable (`Shelf::make`). Then the rows here go with the next flush.
+            // before the name is durable (`StoreFiles::make`). Then the rows here go with the next flush.
             self.tables().file(from).swept = false;
             return Err(error);
         }

@@ -80,11 +80,11 @@ pub trait Store: Send + Sync + 'static {
     /// Puts the own file of a shard away, with a text beside it, and forgets what was to be written to it; the shard is
     /// to be cleared next. Answers the name that the file has then, `None` when there is no such file. Fails while the
     /// file is being written.
-    fn park(&self, _shard: u64, _told: &str) -> Result<Option<String>, StorageError> {
+    fn quarantine(&self, _shard: u64, _told: &str) -> Result<Option<String>, StorageError> {
         Ok(None)
     }
     /// Shards with the same number may wait for the same disk.
-    fn lane(&self, _shard: u64) -> usize {
+    fn read_permit(&self, _shard: u64) -> usize {
         0
     }
 }

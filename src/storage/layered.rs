@@ -21,9 +21,9 @@ use super::journal::{self, Journal, Lost, Notes, Opening, Position};
 use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layout::FileId;
 use super::manifest::MissingFiles;
-use super::park::Suspects;
 use super::planted::Planted;
-use super::shelf::{Shelf, position_of};
+use super::quarantine::Suspects;
+use super::store_files::{StoreFiles, position_of};
 use super::tables::{self, Budget, Part, Tables};
 use super::view::LayeredView;
 use crate::limits;
@@ -33,7 +33,7 @@ use crate::world::{Env, lock};
 
 /// See the module head.
 pub struct LayeredStore {
-    pub(super) shelf: Arc<dyn Shelf>,
+    pub(super) store_files: Arc<dyn StoreFiles>,
     /// Locked before `tables`, never after.
     journal: Mutex<Journal>,
     tables: Mutex<Tables>,
@@ -63,34 +63,34 @@ pub(super) struct LayeredOptions {
 }
 
 impl LayeredStore {
-    /// Opens the journal in `dir` over the files of `shelf` and replays it. Blocks.
+    /// Opens the journal in `dir` over the files of `store_files` and replays it. Blocks.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when acknowledged groups cannot be read any more.
     pub(super) fn open(
         env: &Env,
         dir: &Path,
-        shelf: Arc<dyn Shelf>,
+        store_files: Arc<dyn StoreFiles>,
         options: LayeredOptions,
     ) -> Result<LayeredStore, StorageError> {
         let LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted } = options;
         env.disk().create_dir_all(dir)?;
         let takes_over = missing_files == MissingFiles::TakeOver;
-        let (last, mut lost) = (shelf.last_segment()?, Vec::new());
+        let (last, mut lost) = (store_files.last_segment()?, Vec::new());
         let notes = match journal::read_notes(env.disk().as_ref(), dir)? {
             Some(notes) => notes,
-            None => Notes::new(settled_of_format_1(shelf.as_ref())?, std::iter::empty()),
+            None => Notes::new(settled_of_format_1(store_files.as_ref())?, std::iter::empty()),
         };
-        let mut tables = Tables::new(shelf.layout(), &shelf.list()?, notes.settled);
+        let mut tables = Tables::new(store_files.layout(), &store_files.list()?, notes.settled);
         let opening = Opening { notes: &notes, planted, last, lost: takes_over.then_some(&mut lost) };
         let mut journal = Journal::open(env, dir, opening, &mut |position, key, value| {
             tables.replay(position, key, value, &notes);
         })?;
         if !takes_over {
-            shelf.allow(journal.end());
+            store_files.allow(journal.end());
         }
         let suspects = Arc::new(Suspects::default());
-        for file in shelf.missing() {
+        for file in store_files.missing() {
             lost.push(Lost::new(format_args!("store/{} is missing, with all that it held", file.name())));
             suspects.note(file, &StorageError::Corrupt("it is missing".into()));
         }
@@ -103,7 +103,7 @@ impl LayeredStore {
         }
         tables.journal_bytes = journal.closed_bytes();
         Ok(LayeredStore {
-            shelf,
+            store_files,
             journal: Mutex::new(journal),
             tables: Mutex::new(tables),
             work: Arc::new(Notify::new()),
@@ -165,11 +165,11 @@ impl LayeredStore {
 
     /// Takes a part of a group into the memtables. Readers wait for their lock: where it held for all of a large part,
     /// from the build of a view for one, they waited for milliseconds.
-    fn take_in(&self, position: Position, part: Part) {
+    fn apply_part(&self, position: Position, part: Part) {
         let mut tables = self.tables();
         let Some(mut aside) = tables.aside(&part) else { return tables.apply(position, part) };
         drop(tables);
-        aside.take_in(position, &part);
+        aside.apply(position, &part);
         let before = self.tables().replace(position, aside, part);
         drop(before);
     }
@@ -185,8 +185,8 @@ impl LayeredStore {
 }
 
 /// The position of the one store file of a directory of format 1, whose journal notes nothing; 0 for a new directory.
-fn settled_of_format_1(shelf: &dyn Shelf) -> Result<u64, StorageError> {
-    match shelf.open(FileId::Common(0))? {
+fn settled_of_format_1(store_files: &dyn StoreFiles) -> Result<u64, StorageError> {
+    match store_files.open(FileId::Common(0))? {
         Some(file) => position_of(file.snapshot()?.as_ref()),
         None => Ok(0),
     }
@@ -223,7 +223,7 @@ impl Store for LayeredStore {
         }
         let position = journal.append(batch)?;
         for part in tables::parts(batch) {
-            self.take_in(position, part);
+            self.apply_part(position, part);
         }
         let held = {
             let mut tables = self.tables();
@@ -243,7 +243,7 @@ impl Store for LayeredStore {
     }
 
     fn file_bytes(&self) -> u64 {
-        self.shelf.bytes() + self.journal().bytes()
+        self.store_files.bytes() + self.journal().bytes()
     }
 
     fn has_failed(&self) -> bool {
@@ -284,17 +284,17 @@ impl Store for LayeredStore {
         Some(self.suspects.watch())
     }
 
-    fn park(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
-        self.park_own(shard, told)
+    fn quarantine(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
+        self.quarantine_own(shard, told)
     }
 
-    fn lane(&self, shard: u64) -> usize {
+    fn read_permit(&self, shard: u64) -> usize {
         // Tasks ask, which must not wait for a group that is taken in. Meanwhile a file of a shard's own counts as the
-        // one that it would share: never do more reads wait for a file than a lane lets in.
+        // one that it would share: never do more reads wait for a file than a read permit lets in.
         match self
             .tables
             .try_lock()
-            .map_or_else(|_| self.shelf.layout().shared_home(shard), |tables| tables.home(shard))
+            .map_or_else(|_| self.store_files.layout().shared_home(shard), |tables| tables.home(shard))
         {
             FileId::Common(number) => number as usize,
             FileId::Own(shard) => shard as usize,

@@ -2,7 +2,7 @@
 //!
 //! The table is in memory only: after a restart every upload without a committed edit is gone. Rules, which together
 //! make it impossible to remove a blob that an edit names:
-//! - an upload takes its lease before its file gets its final name; the request holds it until its edit was judged, and
+//! - an upload takes its lease before its file gets its final name; the request holds it until its edit is decided, and
 //!   only from then on its time runs;
 //! - an edit may name a blob that is leased, or one whose reference count is above zero in its own view; it pins the
 //!   lease until its commit is durable or it is dropped;

@@ -15,7 +15,6 @@ mod damage;
 mod flush;
 mod gap;
 mod journal;
-mod kept;
 mod kv;
 mod layered;
 mod layout;
@@ -26,20 +25,21 @@ mod memtable;
 mod node_store;
 mod open_files;
 mod overlay;
-mod park;
 pub mod planted;
+mod quarantine;
 mod redb_file;
 pub mod redb_store;
 mod reserve;
 mod reserved;
 mod room;
-mod shelf;
 mod shrink;
 #[cfg(feature = "sled")]
 mod sled_seal;
 #[cfg(feature = "sled")]
 pub mod sled_store;
+mod snapshot_cache;
 mod store_blocks;
+mod store_files;
 #[cfg(test)]
 mod suite_tests;
 mod tables;

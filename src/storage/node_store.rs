@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
-//!   DIR/format          "settee-format: 2", 3 where something was forgotten; a newer number is refused, an older one
+//!   DIR/format          "settee-format: 2", 3 where something was collected; a newer number is refused, an older one
 //!                       is taken over
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
-//!   DIR/quarantine/*    damaged store files that were replaced, each with a text, see park.rs
+//!   DIR/quarantine/*    damaged store files that were replaced, each with a text, see quarantine.rs
 //! ```
 
 use std::collections::BTreeMap;
@@ -33,13 +33,13 @@ use super::memory::MemoryStore;
 use super::planted::Planted;
 use super::reserve;
 use super::room::Room;
-use super::shelf::DiskShelf;
+use super::store_files::DiskStoreFiles;
 use crate::limits;
 use crate::world::{Disk, Env, OpenMode, Pool, path};
 
 /// The version of everything below the data directory that this build writes.
 const FORMAT: u64 = 2;
-/// The version where tombstones are forgotten: builds that know nothing of that would take their records for damage.
+/// The version where tombstones are collected: builds that know nothing of that would take their records for damage.
 const NEWEST: u64 = 3;
 const FORMAT_KEY: &str = "settee-format: ";
 
@@ -148,8 +148,8 @@ struct Inner {
     blobs: BlobStore,
     damage: Damage,
     room: Arc<Room>,
-    /// One permit for each read of a store file that may run at once, by [`Store::lane`].
-    lanes: Vec<Semaphore>,
+    /// One permit for each read of a store file that may run at once, by [`Store::read_permit`].
+    read_permits: Vec<Semaphore>,
     /// Others for builds of views: who waits for one of those waits for threads that yield to all others.
     build_lanes: Vec<Semaphore>,
     /// One file at a time is made smaller.
@@ -162,9 +162,9 @@ struct Inner {
 
 impl Inner {
     /// The slots for reads of a shard's store file.
-    fn lane(&self, pool: Pool, shard: u64) -> &Semaphore {
-        let lanes = if pool == Pool::Build { &self.build_lanes } else { &self.lanes };
-        &lanes[self.store.lane(shard) % limits::STORE_READ_LANES]
+    fn read_permit(&self, pool: Pool, shard: u64) -> &Semaphore {
+        let read_permits = if pool == Pool::Build { &self.build_lanes } else { &self.read_permits };
+        &read_permits[self.store.read_permit(shard) % limits::STORE_READ_LANES]
     }
 
     /// Runs steps until they have taken so long, at least one.
@@ -176,7 +176,7 @@ impl Inner {
         let is_over = || limit.is_some_and(|limit| self.env.now().since(begun) >= limit);
         let mut ran = Vec::with_capacity(steps.len());
         for (shard, step) in steps {
-            ran.push(match (self.lane(Pool::Foreground, shard).try_acquire(), &view) {
+            ran.push(match (self.read_permit(Pool::Foreground, shard).try_acquire(), &view) {
                 (Ok(_permit), Ok(view)) => Ok(step(view.as_ref())),
                 (_, Err(error)) => Ok(Err(error.clone())),
                 (Err(_), _) => Err((shard, step)),
@@ -234,16 +234,28 @@ impl Storage {
         let (damage, room) = (Damage::default(), Arc::new(Room::new(dir.to_path_buf())));
         let (shared, root) = (Arc::clone(&store), dir.join("blobs"));
         let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
-        let lanes = || (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
-        let (lanes, build_lanes) = (lanes(), lanes());
+        let read_permits = || (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
+        let (read_permits, build_lanes) = (read_permits(), read_permits());
         let (planted, shrinking) = (options.planted, Semaphore::new(1));
         let (dir, newest) = (dir.to_path_buf(), Mutex::new(false));
-        let inner =
-            Inner { env, store, committer, blobs, damage, room, lanes, build_lanes, shrinking, planted, dir, newest };
+        let inner = Inner {
+            env,
+            store,
+            committer,
+            blobs,
+            damage,
+            room,
+            read_permits,
+            build_lanes,
+            shrinking,
+            planted,
+            dir,
+            newest,
+        };
         Ok(Storage(Arc::new(inner)))
     }
 
-    /// Has builds refuse the data directory from now on that know nothing of what is forgotten; durable on return.
+    /// Has builds refuse the data directory from now on that know nothing of what is collected; durable on return.
     pub async fn refuse_older(&self) -> Result<(), StorageError> {
         let mut newest = self.0.newest.lock().await;
         if !*newest {
@@ -331,9 +343,9 @@ impl Storage {
     /// Puts the own store file of a shard away, with a text beside it that says why, and with it what was not yet
     /// written to it. The shard is to be dropped next. Answers the file's new name below the data directory, `None`
     /// when there is no such file.
-    pub async fn park(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
+    pub async fn quarantine(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
         let store = Arc::clone(&self.0.store);
-        self.0.env.blocking(Pool::Background, move || store.park(shard, &told)).await
+        self.0.env.blocking(Pool::Background, move || store.quarantine(shard, &told)).await
     }
 
     /// Size of the ordered store's files in bytes. Blocks for a moment.
@@ -379,36 +391,36 @@ impl Storage {
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         // Invariant: the semaphores are never closed; without a permit the read would only be less fair.
-        let _permit = self.0.lane(pool, shard).acquire().await.ok();
+        let _permit = self.0.read_permit(pool, shard).acquire().await.ok();
         self.read_on(pool, step).await
     }
 
     /// As [`Storage::read_shard_on`] in the foreground, for a step that most often takes less than to hand it to
-    /// another thread: see [`Env::brief`].
-    pub async fn read_brief<T: Send + 'static>(
+    /// another thread: see [`Env::inline`].
+    pub async fn read_inline<T: Send + 'static>(
         &self,
         shard: u64,
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         // Invariant: as above.
-        let _permit = self.0.lane(Pool::Foreground, shard).acquire().await.ok();
+        let _permit = self.0.read_permit(Pool::Foreground, shard).acquire().await.ok();
         let store = Arc::clone(&self.0.store);
-        let read = self.0.env.brief(move || step(store.view()?.as_ref())).await;
+        let read = self.0.env.inline(move || step(store.view()?.as_ref())).await;
         self.0.damage.noted(read)
     }
 
     /// As [`Storage::read_shard_on`] in the foreground for short steps on several shards, which run one after the other
-    /// on one thread: to hand each to a thread of its own would cost more than they do. Where they are `brief`, this is
-    /// done as by [`Storage::read_brief`], until they have taken longer than that after all. One whose store file is
-    /// busy runs by itself afterwards. Results stand in the order of the steps.
-    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>, brief: bool) -> Vec<Result<T, StorageError>>
+    /// on one thread: to hand each to a thread of its own would cost more than they do. Where they are `inline`, this
+    /// is done as by [`Storage::read_inline`], until they have taken longer than that after all. One whose store file
+    /// is busy runs by itself afterwards. Results stand in the order of the steps.
+    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>, inline: bool) -> Vec<Result<T, StorageError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     {
         let (mut done, mut steps) = (Vec::with_capacity(steps.len()), steps.into_iter());
-        if brief {
-            self.0.env.here(|| done.extend(self.0.run_steps(&mut steps, Some(limits::BRIEF_READS)))).ok();
+        if inline {
+            self.0.env.here(|| done.extend(self.0.run_steps(&mut steps, Some(limits::INLINE_READS)))).ok();
         }
         if steps.len() > 0 {
             let inner = Arc::clone(&self.0);
@@ -469,9 +481,10 @@ fn open_files(
     let StorageOptions { cache_bytes, flush_at_bytes, common_files, own_file_bytes, missing_files, planted, .. } =
         options;
     let new_or_missing = (common_files, missing_files);
-    let shelf = Arc::new(DiskShelf::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
+    let store_files =
+        Arc::new(DiskStoreFiles::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
     let layered = LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted };
-    let layered = Arc::new(LayeredStore::open(env, &journal, shelf, layered)?);
+    let layered = Arc::new(LayeredStore::open(env, &journal, store_files, layered)?);
     layered.start_flushing(env);
     Ok(layered)
 }
@@ -605,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn brief_reads_go_to_a_thread_for_reads_once_they_have_taken_long() {
+    fn inline_reads_go_to_a_thread_for_reads_once_they_have_taken_long() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_path_buf();
@@ -615,20 +628,20 @@ mod tests {
             let env = storage.env().clone();
             let read = move |_: &dyn View| {
                 let begun = env.now();
-                while n == 1 && env.now().since(begun) < limits::BRIEF_READS {}
+                while n == 1 && env.now().since(begun) < limits::INLINE_READS {}
                 Ok(std::thread::current().name().unwrap_or_default().starts_with("foreground-"))
             };
             (n, read)
         };
-        let pooled = |brief| {
+        let pooled = |inline| {
             let (storage, steps) = (storage.clone(), (1..5).map(step).collect());
             // A task of its own, which has not held up others yet.
-            let read = runtime.spawn(async move { storage.read_shards(steps, brief).await });
+            let read = runtime.spawn(async move { storage.read_shards(steps, inline).await });
             runtime.block_on(read).unwrap().into_iter().collect::<Result<Vec<bool>, _>>().unwrap()
         };
         assert_eq!((pooled(true), pooled(false)), (vec![false, true, true, true], vec![true; 4]));
         let (own, one) = (storage.clone(), step(2).1);
-        let read = runtime.spawn(async move { own.read_brief(2, one).await });
+        let read = runtime.spawn(async move { own.read_inline(2, one).await });
         assert_eq!(runtime.block_on(read).unwrap(), Ok(false));
     }
 
@@ -714,7 +727,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_in_which_something_was_forgotten_has_a_later_format_for_good() {
+    async fn a_directory_in_which_something_was_collected_has_a_later_format_for_good() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let storage = Storage::open(env(), dir.path(), StorageOptions::default()).await.unwrap();

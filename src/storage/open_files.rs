@@ -1,4 +1,5 @@
-//! The open files of a shelf: each opened once when it is needed, shared by its users, closed when too many are open.
+//! The open files of a data directory: each opened once when it is needed, shared by its users, closed when too many
+//! are open.
 //!
 //! A file's lock is held while it is opened, closed or removed, so that it is never open twice: an engine would find
 //! its own lock on the file, or write beside itself. A file that somebody uses is never closed: its engine is counted,

@@ -17,11 +17,11 @@ use std::sync::{Arc, PoisonError};
 use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
 
 use super::blocks::BLOCK_BYTES;
-use super::kept::Kept;
 use super::kv::{Direction, KeyRange, Rows, Shrunk, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
 use super::planted::Planted;
 use super::redb_file::{Pages, RedbFile};
+use super::snapshot_cache::SnapshotCache;
 use crate::limits;
 use crate::world::Disk;
 use crate::world::buggify::{buggify, sometimes};
@@ -46,7 +46,7 @@ struct Reading {
 pub struct RedbStore {
     /// `None` once the file is damaged where the engine cannot do without it.
     running: Mutex<Option<Arc<Running>>>,
-    reading: Kept<Reading>,
+    reading: SnapshotCache<Reading>,
     pages: Arc<Pages>,
     cache_bytes: usize,
     /// More than half of the file was found free, and nothing was written since.
@@ -68,7 +68,7 @@ impl RedbStore {
 
     fn over(pages: Arc<Pages>, cache_bytes: usize) -> Result<Self, StorageError> {
         let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
-        let (reading, mostly_free) = (Kept::default(), AtomicBool::new(false));
+        let (reading, mostly_free) = (SnapshotCache::default(), AtomicBool::new(false));
         Ok(RedbStore { running, reading, pages, cache_bytes, mostly_free })
     }
 

@@ -15,7 +15,7 @@ impl LayeredStore {
     /// Makes the file that a shard lives in smaller; see [`Store::shrink`](super::kv::Store::shrink). Blocks.
     pub(super) fn shrink_home(&self, shard: u64, position: Position) -> Result<Shrunk, StorageError> {
         let file = self.tables().home(shard);
-        let Some(engine) = self.shelf.open(file)? else { return Ok(Shrunk::NotDue) };
+        let Some(engine) = self.store_files.open(file)? else { return Ok(Shrunk::NotDue) };
         if engine.disk_bytes() < limits::SHRINK_FILE_MIN_BYTES {
             return Ok(Shrunk::NotDue);
         }
@@ -51,7 +51,7 @@ mod tests {
     use crate::storage::layered::LayeredOptions;
     use crate::storage::manifest::MissingFiles;
     use crate::storage::planted::Planted;
-    use crate::storage::shelf::DiskShelf;
+    use crate::storage::store_files::DiskStoreFiles;
 
     const SHARD: u64 = 16;
 
@@ -62,16 +62,22 @@ mod tests {
     fn open(dir: &std::path::Path) -> LayeredStore {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let env = crate::world::tokio_host::env(runtime.handle().clone());
-        let shelf =
-            DiskShelf::open(env.disk(), dir.into(), (1, MissingFiles::Refuse), 1 << 20, Planted::none(), Box::new(()))
-                .unwrap();
+        let store_files = DiskStoreFiles::open(
+            env.disk(),
+            dir.into(),
+            (1, MissingFiles::Refuse),
+            1 << 20,
+            Planted::none(),
+            Box::new(()),
+        )
+        .unwrap();
         let options = LayeredOptions {
             flush_at_bytes: 1 << 30,
             own_file_bytes: 1 << 30,
             missing_files: MissingFiles::Refuse,
             planted: Planted::none(),
         };
-        LayeredStore::open(&env, &dir.join("journal"), Arc::new(shelf), options).unwrap()
+        LayeredStore::open(&env, &dir.join("journal"), Arc::new(store_files), options).unwrap()
     }
 
     /// What the background does: flushes when asked for, and tries again.
@@ -99,12 +105,12 @@ mod tests {
         store.tables().begin_shrink(crate::storage::layout::FileId::Common(0), u64::MAX);
         let file = store.tables().next_flush().unwrap();
         store.flush(file);
-        let full = store.shelf.bytes();
+        let full = store.store_files.bytes();
         assert!(full > 8_000_000, "{full}");
         store.commit(&removals).unwrap();
         let shrunk = shrink(&store);
         assert!(matches!(shrunk, Shrunk::By(bytes) if bytes > full / 2), "{shrunk:?} of {full}");
-        assert!(store.shelf.bytes() < full / 2 && !store.has_failed());
+        assert!(store.store_files.bytes() < full / 2 && !store.has_failed());
         store.commit(&batch).unwrap();
         let view = store.view().unwrap();
         assert!((0..8000).all(|n| view.get(&key(n)).unwrap() == Some(vec![n as u8; 1000])));

@@ -21,8 +21,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::{Overlay, bounds};
 use super::reserved;
-use super::shelf::position_of;
 use super::sled_seal::{Seal, Sum};
+use super::store_files::position_of;
 use crate::limits;
 use crate::world::sync::Mutex;
 use crate::world::{Disk, OpenMode, RealDir, lock, waiting};
@@ -190,7 +190,7 @@ impl SledStore {
             Seal { position, sum: None }.write(self.disk.as_ref(), &self.seal)?;
         }
         let state = lock(&self.states.views).now;
-        // Before sled changes: whoever reads the new value finds the old one here.
+        // Before sled changes: the one that reads the new value finds the old one here.
         self.states.kept_mut().insert(state, Arc::new(old));
         self.tree.apply_batch(batch).map_err(engine)?;
         *written = seal;

@@ -126,7 +126,7 @@ pub(super) struct Aside {
 
 impl Aside {
     /// Takes in the writes of a part, each of which the journal holds durably.
-    pub(super) fn take_in(&mut self, position: Position, part: &Part) {
+    pub(super) fn apply(&mut self, position: Position, part: &Part) {
         for (n, entry) in part.writes.iter().enumerate() {
             if part.half == Some(n) {
                 self.half = Some(self.layer.rows.clone());
@@ -329,7 +329,7 @@ impl Tables {
     /// Freezes what is due; answers whether anything was.
     pub(super) fn freeze(&mut self, budget: &Budget) -> bool {
         let mut any = false;
-        // Whoever takes a group in asks again behind it.
+        // The one that takes a group in asks again behind it.
         while let Some(file) = self.due(budget).filter(|_| !self.taking_in) {
             self.freeze_file(file);
             any = true;
@@ -419,7 +419,8 @@ impl Tables {
         }
     }
 
-    /// Gives up for good when nobody has room because of what cannot be flushed; whoever waits is told of it then.
+    /// Gives up for good when nobody has room because of what cannot be flushed; regardless of who waits is told of it
+    /// then.
     pub(super) fn gives_up(&mut self, budget: &Budget) -> bool {
         let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
         let memory_gone = held >= budget.memtables && self.bytes() >= memtables;
@@ -545,7 +546,7 @@ mod tests {
         let large = part(2..4);
         let mut aside = tables.aside(&large).expect("a large part");
         assert!(!tables.freeze(&Budget::new(1)));
-        aside.take_in(2, &large);
+        aside.apply(2, &large);
         assert!(!has(&tables, home, 2));
         let before = tables.replace(2, aside, large).expect("the one before");
         assert!(before.rows.find(&key(1)).is_some() && before.rows.find(&key(2)).is_none());
@@ -564,7 +565,7 @@ mod tests {
         tables.end_group(1, 0);
         let large = part(2..4);
         let mut aside = tables.aside(&large).expect("a large part");
-        aside.take_in(2, &large);
+        aside.apply(2, &large);
         tables.move_out(SHARD, home);
         assert!(tables.replace(2, aside, large).is_none());
         tables.end_group(2, 0);

@@ -15,8 +15,8 @@ use super::kv::{Direction, KeyRange, Row, StorageError, StoreFile, View, Visit, 
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::overlay::{Overlay, Writes};
-use super::park::Suspects;
 use super::planted::Planted;
+use super::quarantine::Suspects;
 use super::reserved::{self, lowest, shard_of};
 use super::tables::{Layers, Tables};
 use crate::world::sync::{Mistake, mistaken};
@@ -103,7 +103,7 @@ impl<'a> LayeredView<'a> {
         holds: impl FnOnce(&Tables) -> bool,
     ) -> Result<Option<Rc<Picture>>, StorageError> {
         let suspects = &self.store.suspects;
-        let opened = || if self.unflushed { Ok(None) } else { suspects.noted(id, self.store.shelf.open(id)) };
+        let opened = || if self.unflushed { Ok(None) } else { suspects.noted(id, self.store.store_files.open(id)) };
         let file = match opened()? {
             Some(engine) => Some(suspects.noted(id, pinned(engine, id, suspects))?),
             None => None,
@@ -124,7 +124,7 @@ impl<'a> LayeredView<'a> {
     fn next_shard(&self, from: u64, direction: Direction) -> Result<Option<u64>, StorageError> {
         let forward = direction == Direction::Forward;
         let mut next = self.store.tables().next_own(from, forward);
-        let common = (0..self.store.shelf.layout().common).map(FileId::Common);
+        let common = (0..self.store.store_files.layout().common).map(FileId::Common);
         for id in common.chain([FileId::Sled]) {
             let picture = self.file(id)?;
             let range = match direction {

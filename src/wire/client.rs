@@ -359,7 +359,8 @@ impl Client {
         request: http::Request<Body>,
         taken: &Mutex<Instant>,
     ) -> Result<(http::Response<Incoming>, Line), ClientError> {
-        // Invariant: the semaphore is never closed. Whoever holds a slot gets on without another one of this client.
+        // Invariant: the semaphore is never closed. The one that holds a slot gets on without another one of this
+        // client.
         let slot = Arc::clone(&self.0.slots).acquire_owned().await.expect("an open semaphore");
         let mut sender = self.connection(url).await?;
         *lock(taken) = self.0.env.now();

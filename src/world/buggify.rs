@@ -89,8 +89,8 @@ pub enum Mutation {
     AckEarly,
     /// A copy that takes in another one takes one leaf of each document.
     RepairDropsSibling,
-    /// A conflict is told although the judge before may have stored the edit.
-    LateJudge,
+    /// A conflict is told although the primary before may have stored the edit.
+    LatePrimary,
     /// The documents of a database that lost its name are dropped.
     InstanceLosesSide,
     /// Calls by an older map are taken.
@@ -179,7 +179,7 @@ pub const POINTS: &[&str] = &[
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
     "cluster: a copy arrived at its new place",
-    "cluster: a copy put back gave up what the others had forgotten",
+    "cluster: a restored replica discarded what the others had collected",
     "cluster: a copy began a new epoch for others had seen more of it",
     "cluster: a damaged copy was made anew",
     "cluster: copies differed and were narrowed down",

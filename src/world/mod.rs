@@ -4,7 +4,7 @@
 //! production and the simulated host of the `settee-sim` crate. Both live in one test binary, hence dyn traits.
 //!
 //! Rules for callers: async code touches memory only; whatever may block (disk, password hashing, compression of large
-//! data) is a bounded step given to [`Env::blocking`] with the pool class it belongs to, or to [`Env::brief`] where it
+//! data) is a bounded step given to [`Env::blocking`] with the pool class it belongs to, or to [`Env::inline`] where it
 //! finds in memory what it needs as a rule. `select!` must be `biased`.
 
 use std::convert::Infallible;
@@ -159,7 +159,7 @@ pub trait Host: Send + Sync + 'static {
     fn run_blocking(&self, pool: Pool, job: Job);
     /// Runs a short job at once on the thread that asks, where that may hold up its other tasks for a moment, and else
     /// not at all: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none:
-    /// whoever asks has to wait and others come between, which is the harder case.
+    /// regardless of who asks has to wait and others come between, which is the harder case.
     fn run_here(&self, _job: &mut dyn FnMut()) {}
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
     /// [`Pool::Build`] yields the processor to all others.
@@ -463,7 +463,7 @@ impl Env {
 
     /// As [`Env::blocking`] in the foreground, for a job that most often takes less than to hand it to another thread;
     /// what of it may take long is done as [`waiting`].
-    pub async fn brief<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub async fn inline<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         match self.here(job) {
             Ok(done) => done,
             Err(job) => self.blocking(Pool::Foreground, job).await,
@@ -520,7 +520,7 @@ impl Env {
 /// Does what may take long: a job that runs in the midst of its thread's tasks ([`Host::run_here`]) has these go to
 /// another thread first.
 pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
-    tokio_host::here::waiting(work)
+    tokio_host::inline::waiting(work)
 }
 
 /// Whether this thread is on its way out of a panic.

@@ -24,7 +24,7 @@ pub enum Mistake {
     LeasesNotLocked,
     /// A picture of memtables is taken for that of its file, whatever was flushed meanwhile.
     FileAheadOfMemtables,
-    /// A memtable is put back whatever was moved out of it meanwhile.
+    /// A memtable is restored from a backup whatever was moved out of it meanwhile.
     MovesNotSeen,
     /// A reduction goes on whatever state of the rows its next step shows.
     StateNotSeen,

@@ -1,6 +1,6 @@
 //! Tests of the comparer: above all that it notices what is wrong.
 
-use super::{Outcome, is_covered, judge};
+use super::{Outcome, compare_answer, is_covered};
 use crate::json::Value;
 use crate::transcript::{Case, Expect};
 
@@ -28,7 +28,7 @@ fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Outcome {
 }
 
 fn found(keys: &str, want: &str, got: &str) -> Vec<String> {
-    judge(&expect("{}", want, keys), &answer(200, &[], got), false)
+    compare_answer(&expect("{}", want, keys), &answer(200, &[], got), false)
 }
 
 #[track_caller]
@@ -44,7 +44,7 @@ fn fails(keys: &str, want: &str, got: &str, with: &str) {
 
 #[test]
 fn a_wrong_status_is_noticed() {
-    let found = judge(&expect("{}", "{}", ""), &answer(404, &[], r#"{"error":"not_found"}"#), false);
+    let found = compare_answer(&expect("{}", "{}", ""), &answer(404, &[], r#"{"error":"not_found"}"#), false);
     assert_eq!(found, [r#"status 200 expected, got 404 {"error": "not_found"}"#]);
 }
 
@@ -88,46 +88,46 @@ fn revisions_count_by_number_or_whole() {
     passes("", &body(REV_A), &body(REV_B));
     fails("", &body(REV_A), &body(REV_C), "/rev");
     fails("", &body(REV_A), &body("1-x"), "/rev");
-    let whole = judge(&expect("{}", &body(REV_A), ""), &answer(200, &[], &body(REV_B)), true);
+    let whole = compare_answer(&expect("{}", &body(REV_A), ""), &answer(200, &[], &body(REV_B)), true);
     assert_eq!(whole.len(), 1, "{whole:?}");
 }
 
 #[test]
 fn headers_wrong_or_missing_are_noticed() {
-    let judged = |want: &str, keys: &str, got: &[(&str, &str)], revs| {
-        judge(&expect(want, "{}", keys), &answer(200, got, "{}"), revs).len()
+    let count = |want: &str, keys: &str, got: &[(&str, &str)], revs| {
+        compare_answer(&expect(want, "{}", keys), &answer(200, got, "{}"), revs).len()
     };
     let json_type = r#"{"content-type":"application/json"}"#;
-    assert_eq!(judged(json_type, "", &[("content-type", "application/json")], false), 0);
-    assert_eq!(judged(json_type, "", &[("content-type", "text/plain")], false), 1);
-    assert_eq!(judged(json_type, "", &[], false), 1);
-    assert_eq!(judged(json_type, r#""ignore_headers":["content-type"]"#, &[], false), 0);
+    assert_eq!(count(json_type, "", &[("content-type", "application/json")], false), 0);
+    assert_eq!(count(json_type, "", &[("content-type", "text/plain")], false), 1);
+    assert_eq!(count(json_type, "", &[], false), 1);
+    assert_eq!(count(json_type, r#""ignore_headers":["content-type"]"#, &[], false), 0);
     let parts = r#"{"content-type":"multipart/mixed; boundary=\"a\""}"#;
-    assert_eq!(judged(parts, "", &[("content-type", "multipart/mixed;boundary=\"b\"")], false), 0);
+    assert_eq!(count(parts, "", &[("content-type", "multipart/mixed;boundary=\"b\"")], false), 0);
     let allow = r#"{"allow":"GET,HEAD"}"#;
-    assert_eq!(judged(allow, "", &[("allow", "HEAD, GET")], false), 0);
-    assert_eq!(judged(allow, "", &[("allow", "HEAD")], false), 1);
+    assert_eq!(count(allow, "", &[("allow", "HEAD, GET")], false), 0);
+    assert_eq!(count(allow, "", &[("allow", "HEAD")], false), 1);
     let absent = r#"{"x-a":null}"#;
-    assert_eq!(judged(absent, "", &[], false), 0);
-    assert_eq!(judged(absent, "", &[("x-a", "1")], false), 1);
+    assert_eq!(count(absent, "", &[], false), 0);
+    assert_eq!(count(absent, "", &[("x-a", "1")], false), 1);
     let volatile = r#""volatile_headers":["x-a"]"#;
-    assert_eq!(judged(r#"{"x-a":"1"}"#, volatile, &[("x-a", "2")], false), 0);
-    assert_eq!(judged(r#"{"x-a":"1"}"#, volatile, &[], false), 1);
+    assert_eq!(count(r#"{"x-a":"1"}"#, volatile, &[("x-a", "2")], false), 0);
+    assert_eq!(count(r#"{"x-a":"1"}"#, volatile, &[], false), 1);
 }
 
 #[test]
 fn etags_count_as_far_as_they_mean_something() {
-    let judged = |want: &str, keys: &str, got: &str, revs| {
+    let count = |want: &str, keys: &str, got: &str, revs| {
         let want = format!(r#"{{"etag":"\"{want}\""}}"#);
-        judge(&expect(&want, "{}", keys), &answer(200, &[("etag", &format!("\"{got}\""))], "{}"), revs).len()
+        compare_answer(&expect(&want, "{}", keys), &answer(200, &[("etag", &format!("\"{got}\""))], "{}"), revs).len()
     };
-    assert_eq!(judged(REV_A, "", REV_B, false), 0);
-    assert_eq!(judged(REV_A, "", REV_B, true), 1);
-    assert_eq!(judged(REV_A, "", "abc", false), 1);
-    assert_eq!(judged("4CZ5A1CRB0F2U1R7GZ4Q8JVUJ", "", "anything", true), 0);
-    assert_eq!(judged("abc", r#""volatile_etag":true"#, "xyz", true), 0);
+    assert_eq!(count(REV_A, "", REV_B, false), 0);
+    assert_eq!(count(REV_A, "", REV_B, true), 1);
+    assert_eq!(count(REV_A, "", "abc", false), 1);
+    assert_eq!(count("4CZ5A1CRB0F2U1R7GZ4Q8JVUJ", "", "anything", true), 0);
+    assert_eq!(count("abc", r#""volatile_etag":true"#, "xyz", true), 0);
     let want = expect(r#"{"etag":"\"4CZ5A1CRB0F2U1R7GZ4Q8JVUJ\""}"#, "{}", "");
-    assert_eq!(judge(&want, &answer(200, &[], "{}"), false).len(), 1, "a state's ETag must be there");
+    assert_eq!(compare_answer(&want, &answer(200, &[], "{}"), false).len(), 1, "a state's ETag must be there");
 }
 
 #[test]
@@ -143,16 +143,16 @@ fn patterns_and_parts_are_checked() {
 #[test]
 fn any_error_will_do_where_the_case_says_so() {
     let refused = expect("{}", "{}", r#""refused":true"#);
-    assert!(judge(&refused, &answer(400, &[], r#"{"error":"e","reason":null}"#), false).is_empty());
-    assert_eq!(judge(&refused, &answer(200, &[], r#"{"error":"e","reason":"r"}"#), false).len(), 1);
-    assert_eq!(judge(&refused, &answer(500, &[], r#"{"error":1,"reason":"r"}"#), false).len(), 1);
-    assert!(judge(&expect("{}", "{}", r#""setup":true"#), &answer(500, &[], "1"), false).is_empty());
+    assert!(compare_answer(&refused, &answer(400, &[], r#"{"error":"e","reason":null}"#), false).is_empty());
+    assert_eq!(compare_answer(&refused, &answer(200, &[], r#"{"error":"e","reason":"r"}"#), false).len(), 1);
+    assert_eq!(compare_answer(&refused, &answer(500, &[], r#"{"error":1,"reason":"r"}"#), false).len(), 1);
+    assert!(compare_answer(&expect("{}", "{}", r#""setup":true"#), &answer(500, &[], "1"), false).is_empty());
 }
 
 #[test]
 fn another_kind_of_body_is_noticed() {
     let text = Outcome { kind: "text", ..answer(200, &[], "\"x\"") };
-    let found = judge(&expect("{}", "{}", ""), &text, false);
+    let found = compare_answer(&expect("{}", "{}", ""), &text, false);
     assert!(found.len() == 1 && found[0].contains("a json body expected, got text"), "{found:?}");
-    assert!(judge(&expect("{}", "{}", r#""no_body":true"#), &text, false).is_empty());
+    assert!(compare_answer(&expect("{}", "{}", r#""no_body":true"#), &text, false).is_empty());
 }

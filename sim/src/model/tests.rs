@@ -1,4 +1,4 @@
-//! The oracle judged by hand-made histories: it must accept the right ones and name each kind of breach.
+//! The oracle checked by hand-made histories: it must accept the right ones and name each kind of breach.
 
 use super::*;
 

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::{Ailment, Fault, Op, Outcast, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::{Ailment, Fault, FeedFilter, Op, Outcast, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
 
 /// Makes the draws of a cluster's plan others than those of one node's.
 const CLUSTER: u64 = 0xc1u64 << 56;
@@ -74,8 +74,8 @@ impl Plan {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ KEPT);
         // A node that went back in time has the replications of then until it meets another.
         if victim.is_none() && rng.random_range(0..4) == 0 {
-            let sift = pick(&mut rng, &[Sift::All, Sift::Selector, Sift::Ids]);
-            plan.clients[0].insert(0, TimedOp { after_ms: rng.random_range(0..WORK_MS / 4), op: Op::Keep { sift } });
+            let filter = pick(&mut rng, &[FeedFilter::All, FeedFilter::Selector, FeedFilter::Ids]);
+            plan.clients[0].insert(0, TimedOp { after_ms: rng.random_range(0..WORK_MS / 4), op: Op::Keep { filter } });
         }
         asks(&mut plan);
         upgrades(&mut plan);
@@ -227,7 +227,7 @@ fn split(draw: &mut Draw<'_>) -> Fault {
     }
 }
 
-/// One run in five is quiet, so that plain answers are judged too.
+/// One run in five is quiet, so that plain answers are checked too.
 fn faults(draw: &mut Draw<'_>, victim: Option<u32>) -> Vec<TimedFault> {
     if draw.chance(5) {
         return Vec::new();

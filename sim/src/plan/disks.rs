@@ -1,7 +1,7 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
-//! succeed; and while the disk has no room. Whoever trusts what was not made durable, or room that is not there, shows
-//! it here. Plans at large have the same, more seldom and beside much else (`rest`).
+//! succeed; and while the disk has no room. The one that trusts what was not made durable, or room that is not there,
+//! shows it here. Plans at large have the same, more seldom and beside much else (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, FeedMode, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan, cluster};
+use super::{Fault, FeedFilter, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan, cluster};
 use crate::workload::HOSTILE_WAYS;
 
 /// Kinds of operations that one server knows.
@@ -179,8 +179,8 @@ impl Draw<'_> {
             13 => Op::Follow { mode: FeedMode::Continuous, limit: self.limit() },
             14 => Op::Follow { mode: FeedMode::EventSource, limit: self.limit() },
             34 => Op::Replicate,
-            37 => Op::Keep { sift: self.sift() },
-            38 => Op::EndKeep { sift: self.sift() },
+            37 => Op::Keep { filter: self.filter() },
+            38 => Op::EndKeep { filter: self.filter() },
             KINDS.. => cluster::op(kind - KINDS, v),
             _ => self.own_op(kind, v),
         }
@@ -214,8 +214,8 @@ impl Draw<'_> {
         }
     }
 
-    fn sift(&mut self) -> Sift {
-        pick(&mut self.rng, &[Sift::All, Sift::Selector, Sift::Ids])
+    fn filter(&mut self) -> FeedFilter {
+        pick(&mut self.rng, &[FeedFilter::All, FeedFilter::Selector, FeedFilter::Ids])
     }
 
     /// One in three counts now; the others are too early, too late, or end while they are on their way.
@@ -243,7 +243,7 @@ impl Draw<'_> {
         edits
     }
 
-    /// One run in five is quiet, so that plain answers are judged too.
+    /// One run in five is quiet, so that plain answers are checked too.
     fn faults(&mut self) -> Vec<TimedFault> {
         if self.chance(5) {
             return Vec::new();

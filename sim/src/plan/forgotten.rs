@@ -1,5 +1,5 @@
-//! The scene `forgotten`: tombstones are forgotten within seconds, and whoever still holds what they stood for comes
-//! back.
+//! The scene `forgotten`: tombstones are forgotten within seconds, and the one that still holds what they stood for
+//! comes back.
 //!
 //! Each client writes documents of its own, deletes most of them, and writes and deletes some again, when the
 //! tombstones may be forgotten. Meanwhile a node is cut off since before the deletions, or its disk goes back to before

@@ -121,7 +121,7 @@ pub enum Op {
         node: u32,
     },
     /// Reads the feed on by a filter, with its documents or without, in some mode.
-    FollowSifted {
+    FollowFiltered {
         /// Which changes.
         by: Filter,
         /// How.
@@ -260,12 +260,12 @@ pub enum Op {
     /// Asks, by a document on the second node, for a copy that is kept up to date.
     Keep {
         /// What is copied.
-        sift: Sift,
+        filter: FeedFilter,
     },
     /// Takes that document back.
     EndKeep {
         /// Which one.
-        sift: Sift,
+        filter: FeedFilter,
     },
     /// Writes a document into a database that any client makes where there is none: so there may be two of its name.
     TwinWrite {
@@ -324,7 +324,7 @@ pub enum Op {
         /// Which cluster, and which way.
         way: Way,
         /// What is copied. A part comes into a database of its own.
-        sift: Sift,
+        filter: FeedFilter,
         /// Chooses the node of that cluster that is asked.
         at: u32,
         /// Chooses the node of the other one that the replication knows.
@@ -335,7 +335,7 @@ pub enum Op {
         /// Which one.
         way: Way,
         /// Which one.
-        sift: Sift,
+        filter: FeedFilter,
         /// Chooses the node that is asked.
         at: u32,
     },
@@ -454,7 +454,7 @@ impl Way {
 
 /// What a replication copies of the shared database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Sift {
+pub enum FeedFilter {
     /// All of it.
     All,
     /// What a selector chooses.
@@ -483,8 +483,8 @@ impl Op {
             Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
             Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
             Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",
-            Op::FollowSifted { docs: false, .. } => "feed sifted",
-            Op::FollowSifted { .. } => "feed with documents",
+            Op::FollowFiltered { docs: false, .. } => "feed filtered",
+            Op::FollowFiltered { .. } => "feed with documents",
             Op::Descend { .. } => "feed descending",
             Op::Shift { .. } => "shift",
             Op::Groups { .. } => "groups",
@@ -550,7 +550,7 @@ impl Op {
 pub const OPS: [&str; 75] = [
     "shift",
     "groups",
-    "feed sifted",
+    "feed filtered",
     "feed with documents",
     "feed descending",
     "maintenance begins",

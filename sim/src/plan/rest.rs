@@ -23,7 +23,7 @@ const SIZED: u64 = 0x51u64 << 56;
 pub const PAD_BIT: u32 = 20;
 /// Bytes of a unit of that text.
 pub const PAD_UNIT: u64 = 512;
-/// What `for_ms` of a disk without room is drawn from: it is looked at every second, and what came of that is judged
+/// What `for_ms` of a disk without room is drawn from: it is looked at every second, and what came of that is checked
 /// only after some.
 const NO_ROOM_MS: std::ops::Range<u64> = 4_000..16_000;
 
@@ -57,7 +57,7 @@ impl Plan {
         for _ in 0..rng.random_range(1..=3) {
             let node = rng.random_range(0..self.world.nodes);
             let fault = more_fault(&mut rng, if self.world.n > 0 { self.world.nodes } else { 0 });
-            // What came of a disk without room is judged while clients work.
+            // What came of a disk without room is checked while clients work.
             let most_ms = if matches!(fault, Fault::NoRoom { .. }) { WORK_MS / 2 } else { WORK_MS };
             let at_ms = rng.random_range(0..most_ms);
             let aimed = !names.is_empty() && rng.random_range(0..2) == 0;
@@ -81,7 +81,7 @@ impl Plan {
             let count = rng.random_range(3..=12);
             let timed = |rng: &mut ChaCha8Rng| {
                 let after_ms = rng.random_range(0..2 * WORK_MS / count);
-                TimedOp { after_ms, op: sifted(rng) }
+                TimedOp { after_ms, op: filtered(rng) }
             };
             self.clients.push((0..count).map(|_| timed(&mut rng)).collect());
         }
@@ -204,11 +204,11 @@ fn loss_of_names(rng: &mut ChaCha8Rng, at_ms: u64, fault: &Fault) -> Option<(u64
 }
 
 /// Something that a follower does.
-pub(super) fn sifted(rng: &mut ChaCha8Rng) -> Op {
+pub(super) fn filtered(rng: &mut ChaCha8Rng) -> Op {
     let limit = (rng.random_range(0..3) == 0).then(|| rng.random_range(1..=4));
     if rng.random_range(0..6) == 0 {
         return Op::Descend { limit };
     }
     let mode = pick(rng, &[FeedMode::Normal, FeedMode::Longpoll, FeedMode::Continuous, FeedMode::EventSource]);
-    Op::FollowSifted { by: pick(rng, &FILTERS), mode, docs: rng.random_range(0..2) == 0, limit }
+    Op::FollowFiltered { by: pick(rng, &FILTERS), mode, docs: rng.random_range(0..2) == 0, limit }
 }

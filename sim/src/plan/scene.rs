@@ -23,7 +23,7 @@ pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
 /// What a scene brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Writers on one revision reach the judge, whose answers are lost; all of them go to the next one.
+    /// Writers on one revision reach the oracle, whose answers are lost; all of them go to the next one.
     LateAnswer,
     /// A node whose journal stands still cannot go over to a new map: it goes on by the old one while a copy moves.
     StaleMap,
@@ -149,7 +149,7 @@ impl Plan {
         let (world, clients, faults) = match scene {
             Scene::LateAnswer => stage.late_answer(world),
             Scene::StaleMap => stage.stale_map(world),
-            Scene::PutBack => stage.put_back(world),
+            Scene::PutBack => stage.restore(world),
             Scene::Twins => stage.twins(world),
             Scene::NodeGone => stage.node_gone(world),
             Scene::Members => stage.members(world),
@@ -283,7 +283,7 @@ impl Stage {
 
     /// Much is written and told; then the disk of one node is what it was in between. Little is written after that,
     /// and only then everybody asks what is new.
-    fn put_back(&mut self, world: WorldPlan) -> Drawn {
+    fn restore(&mut self, world: WorldPlan) -> Drawn {
         let world = WorldPlan { documents: 6, ..world };
         let victim = self.node(world.nodes, 0);
         let follow = || Op::Follow { mode: FeedMode::Normal, limit: None };
@@ -338,7 +338,7 @@ impl Stage {
         (world, clients, vec![fault(GONE_MS, gone, end)])
     }
 
-    /// A split that nobody notices, or that lasts until all have. Whoever writes makes the database where there is
+    /// A split that nobody notices, or that lasts until all have. The one that writes makes the database where there is
     /// none; others write to it on the same side, before the two sides hear of each other.
     fn twins(&mut self, world: WorldPlan) -> Drawn {
         let at_ms = 500;
@@ -395,7 +395,7 @@ impl Stage {
     }
 
     /// Bits flip in store files of single shards on one node, which is started anew, so that it has to read them. All
-    /// three copies are judged in the end, and none may be damaged.
+    /// three copies are checked in the end, and none may be damaged.
     fn mended(&mut self, world: WorldPlan) -> Drawn {
         let node = self.node(world.nodes, 0);
         let q = pick(&mut self.rng, &[1, 2]);

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
 use super::scene::Drawn;
-use super::{Aim, Far, Fault, Op, Sift, TimedFault, TimedOp, WAYS, WORK_MS, Way, WorldPlan};
+use super::{Aim, Far, Fault, FeedFilter, Op, TimedFault, TimedOp, WAYS, WORK_MS, Way, WorldPlan};
 
 /// Kinds of operations that clients of both clusters do: those on shared documents but for local ones, and a feed.
 const KINDS_OF_CLIENTS: [usize; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 33];
@@ -83,23 +83,23 @@ fn ways(draw: &mut Draw<'_>) -> [Way; 2] {
 /// Somebody who asks for a replication by a document, twice in case that nobody heard, has it done at once by the way,
 /// may take the document back and write it again, and may ask for a part of it.
 fn joiner(draw: &mut Draw<'_>, way: Way) -> Vec<TimedOp> {
-    let join = |draw: &mut Draw<'_>, sift| {
+    let join = |draw: &mut Draw<'_>, filter| {
         let (at, by) = (draw.rng.random_range(0..3), draw.rng.random_range(0..3));
-        Op::Join { way, sift, at, by }
+        Op::Join { way, filter, at, by }
     };
-    let mut ops = vec![join(draw, Sift::All), join(draw, Sift::All)];
+    let mut ops = vec![join(draw, FeedFilter::All), join(draw, FeedFilter::All)];
     for _ in 0..draw.rng.random_range(0..=2) {
         let way = pick(&mut draw.rng, &WAYS);
         ops.push(Op::Ferry { way, at: draw.rng.random_range(0..3), by: draw.rng.random_range(0..3) });
     }
     if draw.chance(3) {
-        let sift = pick(&mut draw.rng, &[Sift::Selector, Sift::Ids]);
-        let narrow = join(draw, sift);
+        let filter = pick(&mut draw.rng, &[FeedFilter::Selector, FeedFilter::Ids]);
+        let narrow = join(draw, filter);
         ops.insert(1, narrow);
     }
     if draw.chance(3) {
-        ops.push(Op::Part { way, sift: Sift::All, at: draw.rng.random_range(0..3) });
-        ops.push(join(draw, Sift::All));
+        ops.push(Op::Part { way, filter: FeedFilter::All, at: draw.rng.random_range(0..3) });
+        ops.push(join(draw, FeedFilter::All));
     }
     let begin_ms = JOINED_FROM_MS + draw.rng.random_range(0..6_000);
     let pause = |draw: &mut Draw<'_>, nth: usize| if nth == 0 { begin_ms } else { draw.rng.random_range(0..4_000) };
@@ -164,7 +164,7 @@ mod tests {
         for number in 0..50 {
             let plan = Plan::of_scene(Scene::TwoClusters, number);
             let whole = |timed: &TimedOp| match timed.op {
-                Op::Join { way, sift: Sift::All, .. } => Some(way.far_gets()),
+                Op::Join { way, filter: FeedFilter::All, .. } => Some(way.far_gets()),
                 _ => None,
             };
             let gets: Vec<bool> = plan.clients.iter().flatten().filter_map(whole).collect();

@@ -4,7 +4,7 @@
 use rand::RngExt;
 
 use super::draw::pick;
-use super::rest::sifted;
+use super::rest::filtered;
 use super::scene::{Drawn, Stage, after, fault};
 use super::{FILTERS, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
 
@@ -54,8 +54,8 @@ impl Stage {
         let mut ops = Vec::new();
         for _ in 0..self.rng.random_range(6..=14) {
             let op = match self.rng.random_range(0..6) {
-                0 => sifted(&mut self.rng),
-                _ => Op::FollowSifted { by, mode, docs, limit: None },
+                0 => filtered(&mut self.rng),
+                _ => Op::FollowFiltered { by, mode, docs, limit: None },
             };
             ops.push(after(self.rng.random_range(10..800), op));
         }
@@ -111,7 +111,7 @@ impl Stage {
                 let op = match self.rng.random_range(0..14) {
                     0 => Op::ReadTree { doc },
                     1 => Op::Follow { mode: FeedMode::Normal, limit: None },
-                    2 => Op::FollowSifted {
+                    2 => Op::FollowFiltered {
                         by: pick(&mut self.rng, &FILTERS),
                         mode: FeedMode::Normal,
                         docs: true,
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_node_in_maintenance_works_again_and_all_filters_are_followed() {
         let plans: Vec<Plan> = (0..20).map(|number| Plan::of_scene(Scene::Maintenance, number)).collect();
-        assert!(plans.iter().all(|plan| plan.has_maintenance() && plan.judges_maintenance()));
+        assert!(plans.iter().all(|plan| plan.has_maintenance() && plan.checks_maintenance()));
         let plans = (0..20).map(|number| Plan::of_scene(Scene::Filters, number));
         assert!(plans.into_iter().all(|plan| plan.has_filters() && !plan.loses_disks()));
     }

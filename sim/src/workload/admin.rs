@@ -185,7 +185,7 @@ impl Worker {
     }
 
     /// At the end: the databases of this client, and who may enter.
-    pub(super) async fn judge_admin(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_admin(&mut self) -> Result<(), Violation> {
         self.db_check(true).await?;
         self.enter().await?;
         self.enter_everywhere().await

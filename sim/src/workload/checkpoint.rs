@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::Violation;
-use crate::plan::Sift;
+use crate::plan::FeedFilter;
 
 /// How often a replication that was just asked for is looked at.
 const LOOKS: usize = 10;
@@ -17,14 +17,14 @@ const LOOKS: usize = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
 impl Worker {
-    /// Looks at a copy's checkpoints some times, from now on; not in a cluster, where they are not judged.
-    pub(super) async fn watch_checkpoints(&mut self, copy: &str, sift: Sift) -> Result<(), Violation> {
+    /// Looks at a copy's checkpoints some times, from now on; not in a cluster, where they are not checked.
+    pub(super) async fn watch_checkpoints(&mut self, copy: &str, filter: FeedFilter) -> Result<(), Violation> {
         if self.locked(|s| s.several) {
             return Ok(());
         }
         let mut second = self.second_server();
         for _ in 0..LOOKS {
-            self.judge_checkpoints(&mut second, copy, sift).await?;
+            self.check_checkpoints(&mut second, copy, filter).await?;
             self.client.env().clone().sleep(LOOK_EVERY).await;
         }
         Ok(())
@@ -33,29 +33,29 @@ impl Worker {
     /// What the copy lacks stands behind the sequences of its checkpoints. The order of the questions makes that
     /// certain while others write: a leaf that was there first, that the copy lacks after the checkpoint was read, and
     /// that did not change behind it was passed over. Of several copies of a range nobody promises as much.
-    pub(super) async fn judge_checkpoints(
+    pub(super) async fn check_checkpoints(
         &mut self,
         second: &mut Client,
         copy: &str,
-        sift: Sift,
+        filter: FeedFilter,
     ) -> Result<(), Violation> {
         if self.locked(|s| s.several) {
             return Ok(());
         }
         let Some(mut leaves) = self.leaves_since("0").await else { return Ok(()) };
-        leaves.retain(|doc, _| sift.takes(doc));
+        leaves.retain(|doc, _| filter.takes(doc));
         let locals = second.get(&format!("/{copy}/_local_docs?include_docs=true")).await;
         let Some(locals) = locals.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
         let Some(lacks) = lacking(second, copy, &leaves).await else { return Ok(()) };
         for checkpoint in locals["rows"].as_array().into_iter().flatten() {
-            self.judge_checkpoint(copy, &lacks, &checkpoint["doc"]["source_last_seq"]).await?;
+            self.check_checkpoint(copy, &lacks, &checkpoint["doc"]["source_last_seq"]).await?;
         }
         Ok(())
     }
 
     /// The same of the one checkpoint of that name, whatever there is: for who knows that each range has one copy, or
     /// that all copies have become equal.
-    pub(super) async fn judge_checkpoint_named(
+    pub(super) async fn check_checkpoint_named(
         &mut self,
         target: &mut Client,
         copy: &str,
@@ -64,11 +64,11 @@ impl Worker {
         let Some(leaves) = self.leaves_since("0").await else { return Ok(()) };
         let Ok(checkpoint) = target.get(&format!("/{copy}/_local/{id}")).await else { return Ok(()) };
         let Some(lacks) = lacking(target, copy, &leaves).await else { return Ok(()) };
-        self.judge_checkpoint(copy, &lacks, &checkpoint.json()["source_last_seq"]).await
+        self.check_checkpoint(copy, &lacks, &checkpoint.json()["source_last_seq"]).await
     }
 
     /// What a copy lacks stands behind the sequence of its checkpoint.
-    async fn judge_checkpoint(&mut self, copy: &str, lacks: &[String], seq: &Value) -> Result<(), Violation> {
+    async fn check_checkpoint(&mut self, copy: &str, lacks: &[String], seq: &Value) -> Result<(), Violation> {
         let Some(seq) = seq.as_str().filter(|_| !lacks.is_empty()) else { return Ok(()) };
         let Some(behind) = self.leaves_since(seq).await else { return Ok(()) };
         match lacks.iter().find(|doc| !behind.contains_key(*doc)) {
@@ -79,7 +79,7 @@ impl Worker {
 
     /// The shared documents that changed after a sequence, with their leaves. One that is written while an answer is
     /// made stands behind that answer's end, so it is read on until nothing new comes: a feed that repeats itself is
-    /// for others to judge.
+    /// for others to check.
     async fn leaves_since(&mut self, seq: &str) -> Option<BTreeMap<String, Vec<Value>>> {
         let (mut since, mut found) = (seq.to_owned(), BTreeMap::new());
         let leaves = |row: &Value| -> Option<(String, Vec<Value>)> {

@@ -1,6 +1,6 @@
 //! A follower of a client's own documents by a selector, resumed from where it was: after each answer it has told of
 //! every document as it is. A design document declares the selectors of some clients; for the others all changes are
-//! judged.
+//! checked.
 
 use std::collections::BTreeMap;
 

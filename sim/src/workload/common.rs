@@ -2,8 +2,8 @@
 //! deleted is there in the end, what was in one that was deleted is not, and all nodes tell the same.
 //!
 //! Two may have been made under one name on two sides of a split, or at the same time; a deletion ends those that the
-//! node that was asked knows of (`docs/consistency.md`). So of a deletion it is judged only what was in a database that
-//! was certainly the only one of its name.
+//! node that was asked knows of (`docs/consistency.md`). So of a deletion it is checked only what was in a database
+//! that was certainly the only one of its name.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -229,7 +229,7 @@ impl Worker {
     }
 
     /// At the end: what this node shows under each of the names.
-    pub(super) async fn judge_common(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_common(&mut self) -> Result<(), Violation> {
         let names: Vec<u32> = self.locked(|s| s.together.common.keys().copied().collect());
         for name in names {
             let path = format!("{}/_all_docs", path(name));

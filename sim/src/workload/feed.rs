@@ -215,7 +215,7 @@ impl Worker {
     }
 
     /// Waits at the end of the feed while it writes: an acknowledged write must wake the waiter. In a cluster that is
-    /// judged in peace: else the copy that is waited at may be one that the write did not reach.
+    /// checked in peace: else the copy that is waited at may be one that the write did not reach.
     pub(super) async fn tail(&mut self, doc: u32, v: u64) -> Result<(), Violation> {
         let mut ear = self.client.another();
         let path = format!("/{DB}/_changes?feed=longpoll&since=now&timeout={TAIL_MS}");
@@ -249,7 +249,7 @@ impl Worker {
     }
 
     /// At the end: the feed that was followed all the time has told every document's winner.
-    pub(super) async fn judge_feed(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
+    pub(super) async fn check_feed(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
         if !self.page().await? {
             return broken("I28", "the feed does not answer after all faults".into());
         }

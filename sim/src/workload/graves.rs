@@ -72,7 +72,7 @@ impl Worker {
     }
 
     /// At the end: what this node's own copies hold of them.
-    pub(super) async fn judge_graves(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_graves(&mut self) -> Result<(), Violation> {
         for (v, grave) in self.locked(|s| s.together.graves.clone()) {
             let asked = format!("{}?r=1", path(v));
             let answer = self.call("GET", &asked, &Value::Null).await;

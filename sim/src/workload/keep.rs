@@ -10,7 +10,7 @@ use super::documents::{leaf_set, leaves};
 use super::{Worker, broken, order};
 use crate::client::Client;
 use crate::model::Violation;
-use crate::plan::Sift;
+use crate::plan::FeedFilter;
 
 /// How long a copy may take to catch up once all faults have ended: a peer that does not answer is given up after half
 /// a minute, and pauses between tries grow.
@@ -28,22 +28,22 @@ pub(super) struct Job {
     name: String,
 }
 
-impl Sift {
+impl FeedFilter {
     /// Whether a document belongs to the copy.
     pub(super) fn takes(self, doc: &str) -> bool {
         match self {
-            Sift::All => true,
-            Sift::Selector => doc < SELECTED_BELOW,
-            Sift::Ids => IDS.contains(&doc),
+            FeedFilter::All => true,
+            FeedFilter::Selector => doc < SELECTED_BELOW,
+            FeedFilter::Ids => IDS.contains(&doc),
         }
     }
 
     /// Asks for those documents only.
     pub(super) fn narrow(self, order: &mut Value) {
         match self {
-            Sift::All => {}
-            Sift::Selector => order["selector"] = json!({ "_id": { "$lt": SELECTED_BELOW } }),
-            Sift::Ids => order["doc_ids"] = json!(IDS),
+            FeedFilter::All => {}
+            FeedFilter::Selector => order["selector"] = json!({ "_id": { "$lt": SELECTED_BELOW } }),
+            FeedFilter::Ids => order["doc_ids"] = json!(IDS),
         }
     }
 }
@@ -109,29 +109,29 @@ impl Worker {
         self.another_node(1)
     }
 
-    fn job(&self, sift: Sift) -> Job {
-        Job { name: format!("kept-{}-{}", self.name, format!("{sift:?}").to_lowercase()) }
+    fn job(&self, filter: FeedFilter) -> Job {
+        Job { name: format!("kept-{}-{}", self.name, format!("{filter:?}").to_lowercase()) }
     }
 
     /// Asks for a copy that is kept.
-    pub(super) async fn keep(&mut self, sift: Sift) -> Result<(), Violation> {
-        let job = self.job(sift);
+    pub(super) async fn keep(&mut self, filter: FeedFilter) -> Result<(), Violation> {
+        let job = self.job(filter);
         let mut body = order();
         body["target"] = json!(job.name);
         body["continuous"] = json!(true);
-        sift.narrow(&mut body);
+        filter.narrow(&mut body);
         let path = format!("/_replicator/{}", job.name);
         let mut second = self.second_server();
         for (path, body) in [("/_replicator", Value::Null), (path.as_str(), body)] {
             let _ = self.call_by(&mut second, "PUT", path, &body).await;
         }
-        self.jobs.insert(sift, job.clone());
-        self.watch_checkpoints(&job.name, sift).await
+        self.jobs.insert(filter, job.clone());
+        self.watch_checkpoints(&job.name, filter).await
     }
 
     /// Takes the document back.
-    pub(super) async fn end_keep(&mut self, sift: Sift) -> Result<(), Violation> {
-        let path = format!("/_replicator/{}", self.job(sift).name);
+    pub(super) async fn end_keep(&mut self, filter: FeedFilter) -> Result<(), Violation> {
+        let path = format!("/_replicator/{}", self.job(filter).name);
         let mut second = self.second_server();
         self.take_back(&mut second, &path).await;
         Ok(())
@@ -146,14 +146,14 @@ impl Worker {
     }
 
     /// At the end: each copy whose document is there holds what it is to hold, and is said to run; no other runs.
-    pub(crate) async fn judge_jobs(&mut self) -> Result<(), Violation> {
+    pub(crate) async fn check_jobs(&mut self) -> Result<(), Violation> {
         let mut second = self.second_server();
-        for (sift, job) in self.jobs.clone() {
-            self.judge_checkpoints(&mut second, &job.name, sift).await?;
+        for (filter, job) in self.jobs.clone() {
+            self.check_checkpoints(&mut second, &job.name, filter).await?;
             let env = self.client.env().clone();
             let started = env.now();
             loop {
-                let Some(violation) = self.judge_job(sift, &job, &mut second).await? else { break };
+                let Some(violation) = self.check_job(filter, &job, &mut second).await? else { break };
                 if env.now().since(started) > CATCH_UP {
                     return Err(violation);
                 }
@@ -164,13 +164,18 @@ impl Worker {
     }
 
     /// What is wrong with a job now.
-    async fn judge_job(&mut self, sift: Sift, job: &Job, second: &mut Client) -> Result<Option<Violation>, Violation> {
+    async fn check_job(
+        &mut self,
+        filter: FeedFilter,
+        job: &Job,
+        second: &mut Client,
+    ) -> Result<Option<Violation>, Violation> {
         let told = match Told::of(second, &job.name).await {
             Ok(told) => told,
             Err(wrong) => return Ok(Some(wrong)),
         };
         if told.is_asked
-            && let Some(violation) = self.difference(second, &job.name, |doc| sift.takes(doc)).await?
+            && let Some(violation) = self.difference(second, &job.name, |doc| filter.takes(doc)).await?
         {
             return Ok(Some(Violation { what: format!("{}; told {}", violation.what, told.state), ..violation }));
         }

@@ -141,7 +141,7 @@ impl Worker {
     }
 
     /// At the end: what was taken while things went wrong can be brought back, and so can what is taken now.
-    pub(super) async fn judge_kept(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_kept(&mut self) -> Result<(), Violation> {
         if !self.kept.begun {
             return Ok(());
         }

@@ -35,7 +35,7 @@ impl Worker {
     }
 
     /// The local document holds what was acknowledged last, or something that was never answered.
-    pub(super) async fn judge_local(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_local(&mut self) -> Result<(), Violation> {
         let answer = self.call("GET", &format!("/{DB}/{}", self.local.id), &Value::Null).await;
         let stored = match &answer {
             Ok(a) if a.status == 200 => a.json()["v"].as_u64(),

@@ -12,7 +12,7 @@ use crate::place::address_of;
 
 /// The setting of a node.
 pub(crate) const SETTING: &str = "/_node/_local/_config/couchdb/maintenance_mode";
-/// Copies that must hold what is judged: all but that of the node in maintenance.
+/// Copies that must hold what is checked: all but that of the node in maintenance.
 const COPIES: u32 = 2;
 /// A copy that was there all the time may be so much behind, in milliseconds.
 const BEHIND_MS: u64 = 1_500;

@@ -187,7 +187,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks who votes about maps: of each version of them there is one set, whoever is asked, and whenever.
+    /// Asks who votes about maps: of each version of them there is one set, regardless of who is asked, and whenever.
     pub(super) async fn voters(&mut self) -> Result<(), Violation> {
         let Ok(answer) = self.call("GET", "/_cluster/voters", &Value::Null).await else { return Ok(()) };
         if answer.status != 200 {
@@ -252,16 +252,16 @@ pub(crate) async fn look_at_connections(client: &mut Client, nodes: &[u32]) -> R
     Ok(())
 }
 
-/// At the end: waits until all nodes agree on who belongs to the cluster and on who votes; their numbers. `judges`: one
-/// at each node; `first`: a node that surely belongs to it.
+/// At the end: waits until all nodes agree on who belongs to the cluster and on who votes; their numbers. `oracles`:
+/// one at each node; `first`: a node that surely belongs to it.
 ///
 /// # Errors
 /// What they do not agree on in time, or what contradicts what was answered.
-pub(crate) async fn judge_members(judges: &mut [Worker], first: usize) -> Result<Vec<u32>, Violation> {
-    let env = judges[first].client.env().clone();
+pub(crate) async fn check_members(oracles: &mut [Worker], first: usize) -> Result<Vec<u32>, Violation> {
+    let env = oracles[first].client.env().clone();
     let started = env.now();
     loop {
-        match look(judges, first).await? {
+        match look(oracles, first).await? {
             Ok(nodes) => return Ok(nodes),
             Err(wrong) if env.now().since(started) > AGREEMENT => {
                 return broken("I25", format!("the nodes do not come to agree on who they are: {wrong}"));
@@ -272,26 +272,27 @@ pub(crate) async fn judge_members(judges: &mut [Worker], first: usize) -> Result
 }
 
 /// The numbers of the nodes, where all of them agree; else what they do not agree on yet.
-async fn look(judges: &mut [Worker], first: usize) -> Result<Result<Vec<u32>, String>, Violation> {
-    let expected = match judges[first].seen().await {
+async fn look(oracles: &mut [Worker], first: usize) -> Result<Result<Vec<u32>, String>, Violation> {
+    let expected = match oracles[first].seen().await {
         Ok(seen) => seen,
         Err(wrong) => return Ok(Err(wrong)),
     };
-    if let Some(flaw) = judges[first].locked(|s| s.together.members.flaw(&expected.members)) {
+    if let Some(flaw) = oracles[first].locked(|s| s.together.members.flaw(&expected.members)) {
         return Ok(Err(format!("{:?}, and {flaw}", expected.members)));
     }
     let mut nodes = Vec::new();
-    for (node, judge) in (0..).zip(judges.iter_mut()).filter(|(node, _)| expected.members.contains(&node_name(*node))) {
-        let seen = match judge.seen().await {
+    for (node, oracle) in (0..).zip(oracles.iter_mut()).filter(|(node, _)| expected.members.contains(&node_name(*node)))
+    {
+        let seen = match oracle.seen().await {
             Ok(seen) => seen,
             Err(wrong) => return Ok(Err(wrong)),
         };
-        judge.hear(seen.version, &seen.voters)?;
+        oracle.hear(seen.version, &seen.voters)?;
         let agrees = seen.members == expected.members && seen.voters == expected.members;
         if !agrees || seen.version != expected.version || !seen.connected.is_superset(&expected.members) {
             let Seen { members, connected, version, voters } = seen;
             let told = format!("{members:?}, connected {connected:?}, voters {version} {voters:?}");
-            return Ok(Err(format!("{}: {told}; the first one tells of {:?}", judge.name, expected.members)));
+            return Ok(Err(format!("{}: {told}; the first one tells of {:?}", oracle.name, expected.members)));
         }
         nodes.push(node);
     }

@@ -75,24 +75,24 @@ pub(super) async fn keep_purges(client: &mut Client, database: &str, world: &Wor
 }
 
 /// What an answer to a write says.
-enum Verdict {
+enum Outcome {
     Done(String),
     Refused,
     Unknown,
 }
 
-fn verdict(status: u16, rev: Option<&str>) -> Verdict {
+fn outcome(status: u16, rev: Option<&str>) -> Outcome {
     match (status, rev) {
-        (200..300, Some(rev)) => Verdict::Done(rev.to_owned()),
-        (400..500, _) => Verdict::Refused,
-        _ => Verdict::Unknown,
+        (200..300, Some(rev)) => Outcome::Done(rev.to_owned()),
+        (400..500, _) => Outcome::Refused,
+        _ => Outcome::Unknown,
     }
 }
 
-fn verdict_of(answer: &Result<Answer, NoAnswer>) -> Verdict {
+fn outcome_of(answer: &Result<Answer, NoAnswer>) -> Outcome {
     match answer {
-        Ok(answer) => verdict(answer.status, answer.json()["rev"].as_str()),
-        Err(NoAnswer) => Verdict::Unknown,
+        Ok(answer) => outcome(answer.status, answer.json()["rev"].as_str()),
+        Err(NoAnswer) => Outcome::Unknown,
     }
 }
 
@@ -127,25 +127,25 @@ impl Worker {
         if let Ok(answer) = &answer {
             self.keeps_room(&self.own_id(doc), room, answer)?;
         }
-        self.own_wrote(doc, rev, v, verdict_of(&answer)).await
+        self.own_wrote(doc, rev, v, outcome_of(&answer)).await
     }
 
     /// Takes in what came of a write over `rev`; value 0 deletes.
-    async fn own_wrote(&mut self, doc: u32, rev: Option<String>, v: u64, came: Verdict) -> Result<(), Violation> {
+    async fn own_wrote(&mut self, doc: u32, rev: Option<String>, v: u64, came: Outcome) -> Result<(), Violation> {
         let own = self.own.entry(doc).or_default();
         let certain = own.certain().is_some();
         match (came, v, rev) {
-            (Verdict::Done(_), 0, _) => own.deleted(),
-            (Verdict::Done(new), v, _) => own.wrote(v, &new),
-            (Verdict::Unknown, 0, Some(rev)) => own.maybe_deleted(&rev),
-            (Verdict::Unknown, 0, None) => {}
-            (Verdict::Unknown, v, rev) => own.maybe_wrote(rev, v),
-            (Verdict::Refused, _, rev) if certain => {
+            (Outcome::Done(_), 0, _) => own.deleted(),
+            (Outcome::Done(new), v, _) => own.wrote(v, &new),
+            (Outcome::Unknown, 0, Some(rev)) => own.maybe_deleted(&rev),
+            (Outcome::Unknown, 0, None) => {}
+            (Outcome::Unknown, v, rev) => own.maybe_wrote(rev, v),
+            (Outcome::Refused, _, rev) if certain => {
                 let what = format!("{}: a write over {rev:?} was refused, but nobody else writes it", self.own_id(doc));
                 return broken("I8", what);
             }
             // Something that was sent before may have come first.
-            (Verdict::Refused, ..) => drop(self.own_read(doc).await?),
+            (Outcome::Refused, ..) => drop(self.own_read(doc).await?),
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Worker {
         let Some(rev) = self.own.entry(doc).or_default().rev() else { return Ok(()) };
         let path = format!("/{OWN}/{}?rev={rev}", self.own_id(doc));
         let answer = self.call("DELETE", &path, &Value::Null).await;
-        self.own_wrote(doc, Some(rev), 0, verdict_of(&answer)).await
+        self.own_wrote(doc, Some(rev), 0, outcome_of(&answer)).await
     }
 
     pub(super) async fn own_purge(&mut self, doc: u32) -> Result<(), Violation> {
@@ -207,12 +207,12 @@ impl Worker {
         }
         for (n, (doc, v, rev)) in sent.into_iter().enumerate() {
             let came = match items.get(n) {
-                None => Verdict::Unknown,
+                None => Outcome::Unknown,
                 Some(item) if item["id"] != json!(self.own_id(doc)) => {
                     return broken("I11", format!("item {item} stands for {}", self.own_id(doc)));
                 }
-                Some(item) if item["error"] == "conflict" => Verdict::Refused,
-                Some(item) => verdict(200, item["rev"].as_str()),
+                Some(item) if item["error"] == "conflict" => Outcome::Refused,
+                Some(item) => outcome(200, item["rev"].as_str()),
             };
             self.own_wrote(doc, rev, v, came).await?;
         }
@@ -321,7 +321,7 @@ impl Worker {
         if shown != groups {
             return broken("I17", format!("{path}: {shown:?}, expected {groups:?}"));
         }
-        // Others write meanwhile: what is kept for this answer is judged at the end.
+        // Others write meanwhile: what is kept for this answer is checked at the end.
         Ok(self.own_whole(view).await.is_some())
     }
 
@@ -334,7 +334,7 @@ impl Worker {
     }
 
     /// At the end: a view reduced as a whole is what its rows add up to; whether answers came.
-    async fn judge_whole(&mut self, view: usize, reduce: &str) -> Result<bool, Violation> {
+    async fn check_whole(&mut self, view: usize, reduce: &str) -> Result<bool, Violation> {
         let path = format!("/{OWN}/_design/sim/_view/{}?reduce=false", VIEWS[view].0);
         let Some(whole) = self.own_whole(view).await else { return Ok(false) };
         let answer = self.call("GET", &path, &Value::Null).await;
@@ -394,7 +394,7 @@ impl Worker {
     }
 
     /// At the end: every document, view and query.
-    pub(super) async fn judge_own(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_own(&mut self) -> Result<(), Violation> {
         let docs: Vec<u32> = self.own.keys().copied().collect();
         let mut answered = true;
         for doc in docs {
@@ -406,7 +406,7 @@ impl Worker {
         for (view, (_, _, reduce)) in VIEWS.iter().enumerate() {
             answered &= self.own_view(view).await?;
             if let Some(reduce) = reduce {
-                answered &= self.judge_whole(view, reduce).await?;
+                answered &= self.check_whole(view, reduce).await?;
             }
         }
         for query in 0..10 {

@@ -6,26 +6,26 @@ use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::Violation;
 use crate::place::{source_url, url_of};
-use crate::plan::Sift;
+use crate::plan::FeedFilter;
 
 /// The copy's name on the second node.
 const COPY: &str = "copy";
 
 impl Worker {
-    /// Copies once, asked of the second node, with a look at the checkpoints meanwhile. What comes of it is judged at
+    /// Copies once, asked of the second node, with a look at the checkpoints meanwhile. What comes of it is checked at
     /// the end.
     pub(super) async fn replicate(&mut self) -> Result<(), Violation> {
         let (mut second, order) = (self.second_server(), order());
         self.sends();
         let asked = second.json("POST", "/_replicate", &order);
-        let (answer, looked) = tokio::join!(asked, self.watch_checkpoints(COPY, Sift::All));
+        let (answer, looked) = tokio::join!(asked, self.watch_checkpoints(COPY, FeedFilter::All));
         self.count("POST", "/_replicate", answer.as_ref().map_or(0, |a| a.status));
         looked
     }
 
     /// At the end: one more replication brings everything over.
-    pub async fn judge_copy(&mut self, second: &mut Client) -> Result<(), Violation> {
-        self.judge_checkpoints(second, COPY, Sift::All).await?;
+    pub async fn check_copy(&mut self, second: &mut Client) -> Result<(), Violation> {
+        self.check_checkpoints(second, COPY, FeedFilter::All).await?;
         let mut done = second.json("POST", "/_replicate", &order()).await;
         for _ in 0..3 {
             if matches!(&done, Ok(a) if a.status == 200) {

@@ -1,6 +1,6 @@
-//! Where the copies of a cluster's ranges are, while operators move copies, empty nodes and split ranges: whoever asks
-//! is told of ranges that tile the ring, each with enough copies; in the end all nodes tell the same, and nothing is
-//! still on its way.
+//! Where the copies of a cluster's ranges are, while operators move copies, empty nodes and split ranges: regardless of
+//! who asks is told of ranges that tile the ring, each with enough copies; in the end all nodes tell the same, and
+//! nothing is still on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl Worker {
     }
 
     /// At the end: nothing is on its way any more, and this node tells the same maps as the first one.
-    pub async fn judge_places(&mut self) -> Result<(), Violation> {
+    pub async fn check_places(&mut self) -> Result<(), Violation> {
         let env = self.client.env().clone();
         let started = env.now();
         while let Some(busy) = self.busy().await {

@@ -2,8 +2,8 @@
 //! on all copies nothing that it forbids is stored any more; once all copies know that it was taken back, nothing is
 //! forbidden by it.
 //!
-//! A judge asks the functions that its node reads of one copy of each range, which may lack what fewer than all copies
-//! hold (`docs/consistency.md`): before all have the rule nothing is sure.
+//! An oracle asks the functions that its node reads of one copy of each range, which may lack what fewer than all
+//! copies hold (`docs/consistency.md`): before all have the rule nothing is sure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -193,7 +193,7 @@ impl Worker {
     }
 
     /// At the end: what this node shows.
-    pub(super) async fn judge_rules(&mut self) -> Result<(), Violation> {
+    pub(super) async fn check_rules(&mut self) -> Result<(), Violation> {
         if self.rules(|rules| rules.rules.is_empty()) {
             return Ok(());
         }

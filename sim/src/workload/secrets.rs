@@ -14,7 +14,7 @@ use super::{Worker, broken};
 use crate::client::{Ask, Client, Who};
 use crate::model::Violation;
 use crate::place::{USER, address_of};
-use crate::tokens::{self, Span, Verdict};
+use crate::tokens::{self, Outcome, Span};
 
 /// Where a node has the secret.
 const PATH: &str = "/_node/_local/_config/chttpd_auth/secret";
@@ -70,12 +70,12 @@ impl Had {
     }
 }
 
-/// What an answer must be to a cookie of that secret, which is `verdict` by its time, from a node that had these.
-fn judged(signed: u32, had: &BTreeSet<u32>, verdict: Verdict) -> Verdict {
+/// What an answer must be to a cookie of that secret, which is `outcome` by its time, from a node that had these.
+fn outcome(signed: u32, had: &BTreeSet<u32>, outcome: Outcome) -> Outcome {
     match had.contains(&signed) {
-        false => Verdict::Out,
-        true if had.len() == 1 || verdict == Verdict::Out => verdict,
-        true => Verdict::Either,
+        false => Outcome::Out,
+        true if had.len() == 1 || outcome == Outcome::Out => outcome,
+        true => Outcome::Either,
     }
 }
 
@@ -179,10 +179,10 @@ impl Worker {
         let answer = self.ask_by(&mut client, Ask::get("/_session").of(Who::Cookie(&cookie))).await;
         let Some(answer) = answer.ok().filter(|answer| answer.status == 200) else { return Ok(()) };
         let had = self.node_had(node, |had| had.since(moment));
-        let verdict = judged(signed, &had, span.judge(self.seconds_since(before, ip)));
+        let outcome = outcome(signed, &had, span.validity(self.seconds_since(before, ip)));
         let user = &answer.json()["userCtx"];
         let what = || format!("cookie {cookie} of {span:?} and secret {signed} on node {node}, which had {had:?},");
-        held(verdict, &user["name"], USER, what)?;
+        held(outcome, &user["name"], USER, what)?;
         if user["name"].is_null() && user["roles"] != json!([]) {
             return broken("I30", format!("{} is nobody, with rights: {user}", what()));
         }
@@ -222,9 +222,9 @@ mod tests {
     #[test]
     fn a_cookie_of_a_secret_that_a_node_has_not_is_refused_by_it() {
         let one = BTreeSet::from([1]);
-        assert_eq!([0, 1].map(|signed| judged(signed, &one, Verdict::In)), [Verdict::Out, Verdict::In]);
+        assert_eq!([0, 1].map(|signed| outcome(signed, &one, Outcome::In)), [Outcome::Out, Outcome::In]);
         let two = BTreeSet::from([0, 1]);
-        assert_eq!(judged(0, &two, Verdict::In), Verdict::Either);
-        assert_eq!(judged(0, &two, Verdict::Out), Verdict::Out);
+        assert_eq!(outcome(0, &two, Outcome::In), Outcome::Either);
+        assert_eq!(outcome(0, &two, Outcome::Out), Outcome::Out);
     }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::final_state::Trees;
 use super::own::{carry_out, design_of};
-use super::verdict::Trees;
 use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::{self, Violation};
@@ -120,7 +120,7 @@ impl Worker {
     }
 
     /// At the end: the views and a query of this worker's node against the documents that are there.
-    pub(crate) async fn judge_seen(&mut self, trees: &Trees) -> Result<(), Violation> {
+    pub(crate) async fn check_seen(&mut self, trees: &Trees) -> Result<(), Violation> {
         let winners = trees.iter().filter_map(|(doc, leaves)| Some((doc, model::winner(leaves)?)));
         let live: Live =
             winners.filter(|(_, w)| !w.deleted).map(|(doc, w)| (doc.clone(), (w.path[0].clone(), w.v))).collect();
@@ -138,7 +138,7 @@ impl Worker {
                 return broken("I17", format!("{}: view {view} shows {rows:?}, there are {live:?}", self.name));
             }
         }
-        self.judge_sum(&live).await?;
+        self.check_sum(&live).await?;
         let expected: BTreeMap<String, String> = live
             .iter()
             .filter(|(_, (_, v))| v.is_some_and(|v| v >= FROM_AT_THE_END))
@@ -152,7 +152,7 @@ impl Worker {
     }
 
     /// The reduced view against the sums of what is there.
-    async fn judge_sum(&mut self, live: &Live) -> Result<(), Violation> {
+    async fn check_sum(&mut self, live: &Live) -> Result<(), Violation> {
         let path = format!("/{DB}/_design/seen/_view/{}?group=true", VIEWS[1].0);
         let answer = self.call("GET", &path, &Value::Null).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else {
@@ -170,7 +170,7 @@ impl Worker {
     }
 
     /// At the end: the feed by the selector, followed all the time or begun now, has told all winners that it chooses.
-    pub(crate) async fn judge_chosen(&mut self, trees: &Trees) -> Result<(), Violation> {
+    pub(crate) async fn check_chosen(&mut self, trees: &Trees) -> Result<(), Violation> {
         if !self.follow_chosen().await? {
             return broken("I28", "the feed by a selector does not answer after all faults".into());
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Worker, broken};
 use crate::client::{Ask, Who};
 use crate::model::Violation;
-use crate::tokens::{Span, Verdict, token};
+use crate::tokens::{Outcome, Span, token};
 
 /// The user whom tokens name.
 const BEARER: &str = "bearer";
@@ -73,9 +73,10 @@ impl Worker {
         let before = self.clock();
         let answer = self.ask(Ask::get("/_session").of(Who::Cookie(&cookie))).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
-        let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before, self.client.to().ip())) };
+        let outcome =
+            if forged { Outcome::Out } else { span.validity(self.seconds_since(before, self.client.to().ip())) };
         let name = &body["userCtx"]["name"];
-        held(verdict, name, crate::place::USER, || format!("cookie {cookie} of {span:?} (forged: {forged})"))
+        held(outcome, name, crate::place::USER, || format!("cookie {cookie} of {span:?} (forged: {forged})"))
     }
 
     /// Asks who one is by a token that counts from and until some seconds from now.
@@ -90,16 +91,17 @@ impl Worker {
             Ok(a) if a.status < 500 => Value::Null,
             _ => return Ok(()),
         };
-        let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before, self.client.to().ip())) };
-        held(verdict, &name, BEARER, || format!("a token of {span:?} (forged: {forged})"))
+        let outcome =
+            if forged { Outcome::Out } else { span.validity(self.seconds_since(before, self.client.to().ip())) };
+        held(outcome, &name, BEARER, || format!("a token of {span:?} (forged: {forged})"))
     }
 }
 
-/// Whether `name` is whom `verdict` lets the answer name.
-pub(super) fn held(verdict: Verdict, name: &Value, owner: &str, what: impl Fn() -> String) -> Result<(), Violation> {
-    match (verdict, name.as_str()) {
-        (Verdict::Out, None) | (Verdict::Either, None) => Ok(()),
-        (Verdict::In | Verdict::Either, Some(name)) if name == owner => Ok(()),
-        _ => broken("I30", format!("{} is taken for {name}, must be {verdict:?}", what())),
+/// Whether `name` is whom `outcome` lets the answer name.
+pub(super) fn held(outcome: Outcome, name: &Value, owner: &str, what: impl Fn() -> String) -> Result<(), Violation> {
+    match (outcome, name.as_str()) {
+        (Outcome::Out, None) | (Outcome::Either, None) => Ok(()),
+        (Outcome::In | Outcome::Either, Some(name)) if name == owner => Ok(()),
+        _ => broken("I30", format!("{} is taken for {name}, must be {outcome:?}", what())),
     }
 }

@@ -13,7 +13,7 @@ use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, abreast, between, broken, places::Places, seen, sifted};
+use super::{DB, Worker, abreast, between, broken, filtered, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
@@ -105,7 +105,7 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
         between::set_up(client, plan).await?;
     }
     if plan.has_filters() {
-        sifted::set_up(client).await?;
+        filtered::set_up(client).await?;
     }
     if plan.has_views() {
         abreast::set_up(client, &made_with).await?;
@@ -186,9 +186,9 @@ impl Worker {
     }
 
     /// At the end: what this node's own copies hold, where it has one, before any read of several repairs them.
-    pub async fn judge_alone(&mut self) -> Result<(), Violation> {
+    pub async fn check_alone(&mut self) -> Result<(), Violation> {
         for doc in self.locked(|s| s.model.documents()) {
-            self.judge_copy_of(&doc).await?;
+            self.check_copy_of(&doc).await?;
         }
         for doc in self.locked(|s| s.together.purged.clone()) {
             let path = format!("/{PASSING}/{doc}?r=1");
@@ -200,16 +200,16 @@ impl Worker {
                 other => return broken("I28", format!("{path}: {other:?} after all faults")),
             }
         }
-        self.judge_graves().await?;
+        self.check_graves().await?;
         for brief in [false, true] {
-            self.judge_twin(brief).await?;
+            self.check_twin(brief).await?;
         }
-        self.judge_common().await?;
-        self.judge_rules().await
+        self.check_common().await?;
+        self.check_rules().await
     }
 
     /// Everything that was acknowledged, as this node's own copies hold it.
-    pub(crate) async fn judge_copies_here(&mut self) -> Result<(), Violation> {
+    pub(crate) async fn check_copies_here(&mut self) -> Result<(), Violation> {
         for doc in self.locked(|s| s.model.documents()) {
             let (before, leaves) = (self.locked(|s| s.model.lasting(&doc)), self.leaves_here(&doc).await?);
             self.locked(|s| s.model.saw_tree(&doc, &leaves, &before))?;
@@ -228,7 +228,7 @@ impl Worker {
         }
     }
 
-    async fn judge_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
+    async fn check_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
         let before = self.locked(|s| s.model.lasting(doc));
         let leaves = self.leaves_here(doc).await?;
         let (mine, lane) = (leaf_set(&leaves), self.name.clone());
@@ -244,7 +244,7 @@ impl Worker {
     }
 
     /// A twin has the documents that it must have, and the same on every node.
-    async fn judge_twin(&mut self, brief: bool) -> Result<(), Violation> {
+    async fn check_twin(&mut self, brief: bool) -> Result<(), Violation> {
         let path = format!("/{}/_all_docs", name(brief));
         let rows = match self.call("GET", &path, &Value::Null).await {
             Ok(a) if a.status == 200 => {

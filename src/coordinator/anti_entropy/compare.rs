@@ -1,9 +1,9 @@
-//! What nodes compare to see whether their copies hold the same: one digest for what two nodes have in common of a page
-//! of databases, one for each database, one message for each copy, then digests of ever smaller ranges of ids.
+//! Comparison of the replicas of two nodes, from coarse to fine: one digest over all databases of a page, then one
+//! digest for each database, then one message for each replica, then digests of ever smaller ranges of ids.
 //!
-//! A node tells another how its own copies stand; the other knows what it should hear, from its own copies and from how
-//! far it has taken in those of the first. Where both agree nothing more is said. Digests are over the leaves of
-//! documents (`shard/summary.rs`) and over the stamps of local documents.
+//! The asking node says how its replicas stand. The asked node knows what that should be, from its own replicas and
+//! from how far it has applied those of the asking node; where both agree nothing more is sent. Digests cover the
+//! leaves of documents (`shard/summary.rs`) and the stamps of local documents.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::{Coordinator, NamesQuery};
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
+use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, IdRange, ReplicaPosition, SyncPoint, encode};
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
@@ -45,7 +45,7 @@ pub(in crate::coordinator) async fn status(copy: &OwnCopy, node: &str) -> Result
     let heard = sync_points::heard(&copy.shard).await?;
     let CopyState { position, total, purge_seq, purge_floor, rounds, .. } = copy.shard.state().await?;
     Ok(CopyStatus {
-        standing: Standing { position, ..copy.standing() },
+        replica_position: ReplicaPosition { position, ..copy.replica_position() },
         documents: total.documents(),
         digest: total.digest,
         locals: locals_digest(&copy.shard).await?,
@@ -149,8 +149,8 @@ impl Coordinator {
         self.digests(&node.into(), Whose::Own, &names).await.into_iter().collect()
     }
 
-    /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
-    /// `thoroughly`: documents are compared even where all changes were taken in.
+    /// Applies what the copies of another node have and those here lack, of all databases in which they differ.
+    /// `thoroughly`: documents are compared even where all changes were applied.
     pub(in crate::coordinator) async fn catch_up_with(
         &self,
         node: &Arc<str>,
@@ -206,7 +206,7 @@ impl Coordinator {
 }
 
 impl Coordinator {
-    /// Reads copies that hold the same where something is left to be noted: purges that the others have taken in, and
+    /// Reads copies that hold the same where something is left to be noted: purges that the others have applied, and
     /// epochs that were not told. Of a database that nobody changes nothing else would lead there.
     async fn settle_what_is_idle(&self, node: &Arc<str>, names: &[String]) {
         for database in names.iter().filter_map(|name| self.database(name).ok()) {
@@ -222,7 +222,7 @@ impl Coordinator {
 }
 
 impl Database {
-    /// Whether a copy here keeps purges on record that the one of a node may have taken in, or lacks the epochs in
+    /// Whether a copy here keeps purges on record that the one of a node may have applied, or lacks the epochs in
     /// which it has read that one.
     async fn has_open_ends(&self, node: &Arc<str>) -> Result<bool, ShardError> {
         let layout = self.layout();
@@ -244,7 +244,7 @@ impl Database {
     /// out where another node asks: that one looks closer then.
     async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
         let layout = self.layout();
-        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.refills.is_filling(shard));
+        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.rebuilds.is_filling(shard));
         if is_filling && whose == Whose::Own {
             return Ok(None);
         }
@@ -268,9 +268,11 @@ impl Database {
                 continue;
             }
             let of_range = self.status_with(range, node, whose).await?;
-            let Some(CopyStatus { standing, digest, locals, purge_seq, taken, .. }) = of_range else { continue };
+            let Some(CopyStatus { replica_position, digest, locals, purge_seq, taken, .. }) = of_range else {
+                continue;
+            };
             let (shard, epoch, purges) = match whose {
-                Whose::Own => (standing.shard, standing.epoch_of(standing.position), purge_seq),
+                Whose::Own => (replica_position.shard, replica_position.epoch_of(replica_position.position), purge_seq),
                 Whose::Theirs => {
                     let SyncPoint { from_shard, from_epoch, purges, .. } = taken.unwrap_or_default();
                     (from_shard, from_epoch, purges)

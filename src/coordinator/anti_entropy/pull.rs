@@ -1,15 +1,15 @@
-//! Taking in what the copy of a range on another node has and this node's copy lacks.
+//! Pull: reads from a replica on another node what this node's replica of the same range lacks, and applies it.
 //!
-//! First the other copy says how it stands; where digests agree nothing more is asked. Else purges go first, so that
-//! nothing comes back by what follows; then local documents; then documents: those that changed behind the position up
-//! to which the other copy is known, or, where none is known, those that differ, found by digests of ever smaller
-//! ranges of ids. Revisions that were purged here are not taken in, unless the other copy heard of that and has them
-//! again.
+//! The other replica says how it stands; where digests agree nothing more is read. Otherwise purges come first, so that
+//! nothing that follows brings a purged revision back; then local documents; then documents: those that changed behind
+//! the position up to which the other replica is known, or, where no position is known, those that differ, found by
+//! digests of ever smaller ranges of ids. Revisions that were purged here are not applied, unless the other replica
+//! heard of the purge and has them again.
 //!
-//! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
-//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack. Which
-//! purges these are is known to a copy that was filled since, too: it remembers what those had heard of that filled it.
-//! What was forgotten comes before all of that (`horizon`).
+//! A replica that was restored from an old backup shows positions below those that other nodes have seen; it begins a
+//! new epoch. If it missed purges whose records are gone, other nodes do not read it until it has purged what all of
+//! them lack. A replica that was filled since knows which purges these are: it remembers the purges of the replicas
+//! that filled it. Tombstone collection is settled before any of this (`collection_horizon`).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream};
 
 use crate::coordinator::anti_entropy::compare::{self, ALL};
-use crate::coordinator::anti_entropy::put_back::{self, Removed};
+use crate::coordinator::anti_entropy::restored::{self, Removed};
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyStatus, Heard, IdRange, Soundness, Standing, SyncPoint, TakenIn, is_of_later_build,
+    ChangesCall, CopyStatus, Heard, IdRange, ReplicaPosition, Soundness, SyncPoint, TakenIn, is_of_later_build,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -39,7 +39,7 @@ use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 impl Database {
-    /// Takes in what the copies on a node have and those here lack, a few ranges at a time.
+    /// Applies what the copies on a node have and those here lack, a few ranges at a time.
     pub(in crate::coordinator) async fn pull_from(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let shared = self.ranges().into_iter().filter(|range| self.is_source(*range, node));
         let pull = |range| async move {
@@ -65,7 +65,7 @@ impl Database {
         leaves || layout.placed.nodes(range, &self.context.node).contains(node)
     }
 
-    /// Takes in all that the copy of a range on a node has now.
+    /// Applies all that the copy of a range on a node has now.
     pub(in crate::coordinator) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
         match self.pull_readable(range, node).await? {
             true => Ok(()),
@@ -73,7 +73,7 @@ impl Database {
         }
     }
 
-    /// Takes in what the copy of a range on a node has; false where not all of that can be read.
+    /// Applies what the copy of a range on a node has; false where not all of that can be read.
     pub(in crate::coordinator) async fn pull_readable(
         &self,
         range: usize,
@@ -87,7 +87,7 @@ impl Database {
         }
     }
 
-    /// Takes in what another copy has.
+    /// Applies what another copy has.
     async fn pull_range(
         &self,
         range: usize,
@@ -134,13 +134,13 @@ impl Database {
     }
 }
 
-/// What was taken in of another copy.
+/// What was applied of another copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     All,
     /// What can be read: nothing else is to be had there until it was made anew.
     Part,
-    /// Nothing: it is an old one put back, and is to forget first what was forgotten here.
+    /// Nothing: it is restored from an old backup, and is to collect first what was collected here.
     Nothing,
 }
 
@@ -151,18 +151,19 @@ pub(in crate::coordinator) struct Pull<'a> {
     pub(in crate::coordinator) own: OwnCopy,
     own_range: RangeCopy,
     pub(in crate::coordinator) remote: RemoteCopy,
-    /// How far this copy has taken in the other one before.
+    /// How far this copy has applied the other one before.
     known: SyncPoint,
     pub(in crate::coordinator) theirs: CopyStatus,
-    /// How many purges of this copy it has taken in.
+    /// How many purges of this copy it has applied.
     heard: u64,
     /// What is known of its epochs, to be noted with the next point.
     news: Option<Vec<(u64, u64)>>,
-    /// How often something was forgotten here when both copies had forgotten the same.
+    /// How often something was collected here when both copies had collected the same.
     pub(in crate::coordinator) rounds: u64,
-    /// Whether the other one has yet to forget what was forgotten here and knows nothing of that: an old one put back.
+    /// Whether the other one has yet to collect what was collected here and knows nothing of that: restored from an old
+    /// backup.
     pub(in crate::coordinator) is_ahead: bool,
-    /// Whether the other one has yet to forget what was forgotten here, and has written it down.
+    /// Whether the other one has yet to collect what was collected here, and has written it down.
     pub(in crate::coordinator) lags_behind: bool,
 }
 
@@ -172,14 +173,14 @@ impl Pull<'_> {
         let mine = self.own.shard.state().await?;
         if mine.rounds == 0 && self.theirs.rounds == 0 {
             self.own.shard.meet(self.remote.node(), &self.others()).await?;
-            return self.take_in(&mine, thoroughly).await;
+            return self.pull_and_apply(&mine, thoroughly).await;
         }
         let met = self.keep_horizon().await?;
-        self.take_in(&self.own.shard.state().await?, thoroughly).await?;
+        self.pull_and_apply(&self.own.shard.state().await?, thoroughly).await?;
         self.note_taken(met).await
     }
 
-    async fn take_in(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
+    async fn pull_and_apply(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
         let before = self.known;
         let has_made_up = self.make_up(mine).await?;
         let told = match self.is_same_shard() {
@@ -194,15 +195,15 @@ impl Pull<'_> {
             self.pull_locals().await?;
         }
         let mine = self.own.shard.state().await?;
-        let mut to = Standing { position: mine.position, ..self.own.standing() };
+        let mut to = ReplicaPosition { position: mine.position, ..self.own.replica_position() };
         if mine.total.digest != self.theirs.digest {
             self.pull_documents(mine.total.documents(), purges).await?;
             if thoroughly && self.own.shard.state().await?.total.digest != self.remote.status().await?.digest {
                 self.narrow().await?;
             }
-            to = self.own.standing();
+            to = self.own.replica_position();
         }
-        let reached = self.theirs.standing.position;
+        let reached = self.theirs.replica_position.position;
         if !self.is_known() || (before.from, before.purges) != (reached, purges) {
             let point = self.note(reached, purges, to).await?;
             self.remote.set_sync_point(point).await?;
@@ -211,11 +212,11 @@ impl Pull<'_> {
     }
 
     /// Asks for the epochs of the other copy, if there are some that it has not told: no point in them is noted without
-    /// them, for they tell it how far it was read should it be an old one put back one day. Answers whether they are
-    /// known.
+    /// them, for they tell it how far it was read should it be restored from an old backup one day. Answers whether
+    /// they are known.
     async fn hear_epochs(&mut self, told: &[(u64, u64)]) -> Result<bool, ShardError> {
         let is_told = |wanted: u64| told.iter().any(|(epoch, _)| *epoch == wanted);
-        let (now, from) = (self.theirs.standing.epoch, self.known.from_epoch);
+        let (now, from) = (self.theirs.replica_position.epoch, self.known.from_epoch);
         if is_told(now) && (from == 0 || is_told(from)) {
             return Ok(true);
         }
@@ -230,11 +231,11 @@ impl Pull<'_> {
         Ok(true)
     }
 
-    /// Up to which of its purges the other copy was taken in. Those that it did since it was put back may have numbers
-    /// that others had before; and those that were taken in are not to be done again, for what they removed may have
-    /// been written again, and the records here may be gone.
+    /// Up to which of its purges the other copy was applied. Those that it did since it was restored from a backup may
+    /// have numbers that others had before; and those that were applied are not to be done again, for what they
+    /// removed may have been written again, and the records here may be gone.
     async fn purges_known(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
-        let (known, now) = (self.known, self.theirs.standing.epoch);
+        let (known, now) = (self.known, self.theirs.replica_position.epoch);
         if !self.is_same_shard() || known.purges == 0 {
             return Ok(0);
         }
@@ -250,7 +251,7 @@ impl Pull<'_> {
             Err(error) if !is_of_later_build(&error) => Err(error),
             // It says only whether it is the copy that was read.
             Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
-            Err(_) => Err(away("the other copy was put back and waits for a later version of its node")),
+            Err(_) => Err(away("the other replica was restored and waits for a later version of its node")),
         }
     }
 
@@ -261,7 +262,7 @@ impl Pull<'_> {
         if has_made_up {
             let of = |shard, purges, floor| Heard { node: node.to_string(), shard, purges, floor };
             let mut heard = vec![of(known.from_shard, known.purges, 0)];
-            heard.push(of(theirs.standing.shard, purges, theirs.purge_floor));
+            heard.push(of(theirs.replica_position.shard, purges, theirs.purge_floor));
             heard.extend(theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard)).cloned());
             sync_points::note_heard(&self.own.shard, heard).await?;
         }
@@ -276,18 +277,19 @@ impl Pull<'_> {
         *heard.node == *self.database.context.node
     }
 
-    /// Notes how many purges of this copy the other one had taken in at the position up to which it was read now. Their
+    /// Notes how many purges of this copy the other one had applied at the position up to which it was read now. Their
     /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
     async fn confirm(&self) -> Result<(), ShardError> {
         sync_points::set_purges_taken(&self.own.shard, self.remote.node(), self.heard).await
     }
 
-    /// How many purges of this copy the other one has taken in. What it has taken in of the one that this copy was
-    /// before it was put back counts only as far as both have it in common: this one may have given the numbers again.
+    /// How many purges of this copy the other one has applied. What it has applied of the one that this copy was
+    /// before it was restored from a backup counts only as far as both have it in common: this one may have given the
+    /// numbers again.
     async fn heard_there(&self) -> Result<u64, ShardError> {
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin && taken.purges > 0);
         let Some(SyncPoint { from_epoch, purges, .. }) = taken else { return Ok(0) };
-        if from_epoch == self.own.standing().epoch {
+        if from_epoch == self.own.replica_position().epoch {
             return Ok(purges);
         }
         let TakenIn { point, epochs, .. } = match self.remote.taken_in(&self.database.context.node).await {
@@ -302,18 +304,18 @@ impl Pull<'_> {
 
     /// Whether what is known of the other copy is of the shard that it has now.
     fn is_same_shard(&self) -> bool {
-        self.known.from_shard == self.theirs.standing.shard
+        self.known.from_shard == self.theirs.replica_position.shard
     }
 
     /// Whether what is known of the other copy is a position that it still has.
     fn is_known(&self) -> bool {
-        let theirs = self.theirs.standing;
+        let theirs = self.theirs.replica_position;
         (self.known.from_shard, self.known.from_epoch) == (theirs.shard, theirs.epoch_of(self.known.from))
     }
 
     /// Begins a new epoch when the other copy has seen positions of this one that it never reached.
     async fn keep_epoch(&self) -> Result<(), ShardError> {
-        let (own, Some(seen)) = (self.own.standing(), self.theirs.taken) else { return Ok(()) };
+        let (own, Some(seen)) = (self.own.replica_position(), self.theirs.taken) else { return Ok(()) };
         let is_own = (seen.from_shard, seen.from_epoch) == (own.shard, own.epoch);
         if !is_own || seen.from <= own.position || mutated(Mutation::PositionReused) {
             return Ok(());
@@ -334,10 +336,10 @@ impl Pull<'_> {
     async fn make_up(&self, mine: &CopyState) -> Result<bool, ShardError> {
         let (missed, they_miss) = (self.missed_here(mine).await?, self.is_missed_there(mine).await?);
         if they_miss && missed.is_empty() {
-            return Err(away("a copy put back holds what was purged since and is to purge it first"));
+            return Err(away("a restored replica holds what was purged since and is to purge it first"));
         }
         for removed in missed.iter().filter(|_| !they_miss) {
-            put_back::purge_what_all_lack(self.database, self.range, &self.own, removed).await?;
+            restored::purge_what_all_lack(self.database, self.range, &self.own, removed).await?;
         }
         Ok(!they_miss)
     }
@@ -351,7 +353,7 @@ impl Pull<'_> {
         }
         let heard = sync_points::heard(&self.own.shard).await?;
         let of = |node: &str, shard, floor| Removed { by: node.into(), shard, floor };
-        let mut removed = vec![of(self.remote.node(), theirs.standing.shard, theirs.purge_floor)];
+        let mut removed = vec![of(self.remote.node(), theirs.replica_position.shard, theirs.purge_floor)];
         let told = theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard));
         removed.extend(told.map(|heard| of(&heard.node, heard.shard, heard.floor)));
         for removed in removed {
@@ -394,7 +396,7 @@ impl Pull<'_> {
     /// Whether the copy of a third node did not hear of what the other one removed with no record of that left: neither
     /// of those two knows more than the other then.
     async fn is_missed_by(&self, node: &Arc<str>) -> Result<bool, ShardError> {
-        let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
+        let (shard, floor) = (self.theirs.replica_position.shard, self.theirs.purge_floor);
         let context = &self.database.context;
         if floor == 0 || context.is_gone(node) || !self.database.nodes_of(self.range).contains(node) {
             return Ok(false);
@@ -403,8 +405,8 @@ impl Pull<'_> {
         Ok(!third.taken_in(self.remote.node()).await?.has_heard(shard, floor))
     }
 
-    async fn note(&mut self, reached: u64, purges: u64, to: Standing) -> Result<SyncPoint, ShardError> {
-        let from = self.theirs.standing;
+    async fn note(&mut self, reached: u64, purges: u64, to: ReplicaPosition) -> Result<SyncPoint, ShardError> {
+        let from = self.theirs.replica_position;
         let point = SyncPoint {
             from_shard: from.shard,
             from_epoch: from.epoch_of(reached),
@@ -468,8 +470,8 @@ impl Pull<'_> {
         }
     }
 
-    /// Takes in the documents that changed since the other copy was read last; those that differ, where it is not known
-    /// when that was. A copy without any of its own takes in all.
+    /// Applies the documents that changed since the other copy was read last; those that differ, where it is not known
+    /// when that was. A copy without any of its own applies all.
     async fn pull_documents(&mut self, documents: u64, purges: u64) -> Result<(), ShardError> {
         let since = match self.is_known() {
             true => self.known.from,
@@ -481,7 +483,7 @@ impl Pull<'_> {
         }
     }
 
-    /// The position of the other copy up to which what it has was taken in.
+    /// The position of the other copy up to which what it has was applied.
     async fn position_there(&self) -> Result<u64, ShardError> {
         let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
         let end = self.database.map().range(self.range).end;
@@ -489,13 +491,13 @@ impl Pull<'_> {
     }
 
     async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
-        let Standing { epoch, position: until, .. } = self.theirs.standing;
+        let ReplicaPosition { epoch, position: until, .. } = self.theirs.replica_position;
         while since < until {
             let limit = limits::PAGE_ROWS as u64;
             let page = self.remote.changes(ChangesCall { since, direction: Direction::Forward, limit, epoch }).await?;
             self.pull_rows(&page.rows).await?;
             since = page.last_seq;
-            self.note(since, purges, self.own.standing()).await?;
+            self.note(since, purges, self.own.replica_position()).await?;
             if page.rows.is_empty() {
                 break;
             }
@@ -503,7 +505,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Takes in the documents in which the other copy differs.
+    /// Applies the documents in which the other copy differs.
     async fn narrow(&mut self) -> Result<(), ShardError> {
         sometimes("cluster: copies differed and were narrowed down");
         let mut open: Vec<IdRange> = vec![ALL];
@@ -539,7 +541,7 @@ impl Pull<'_> {
         Ok((!is_same).then(|| documents.saturating_sub(mine.documents())))
     }
 
-    /// Takes in the documents of a range of ids.
+    /// Applies the documents of a range of ids.
     async fn pull_listed(&mut self, (mut start, end): IdRange) -> Result<(), ShardError> {
         let limit = limits::PAGE_ROWS;
         loop {
@@ -554,7 +556,7 @@ impl Pull<'_> {
         }
     }
 
-    /// Takes in the leaves of documents that are not here.
+    /// Applies the leaves of documents that are not here.
     async fn pull_rows(&mut self, rows: &[ChangeRow]) -> Result<(), ShardError> {
         let wants = rows.iter().map(|row| (row.id.clone(), Want::Tree)).collect();
         let mut missing: Vec<(DocId, Want)> = Vec::new();
@@ -571,7 +573,7 @@ impl Pull<'_> {
         self.pull_leaves(missing.into()).await
     }
 
-    /// Takes in leaves, few enough at a time for the memory that all pulls share: those that are large alone.
+    /// Applies leaves, few enough at a time for the memory that all pulls share: those that are large alone.
     async fn pull_leaves(&self, mut missing: Wants) -> Result<(), ShardError> {
         let usual = fewer("pull: room for one byte", limits::PULL_BYTES);
         let (mut bytes, mut is_first) = (usual, true);
@@ -629,9 +631,9 @@ impl Pull<'_> {
             edits.retain(|edit| !edit.deleted);
         }
         if self.lags_behind {
-            let shadows = self.own.shard.shadows_of(edits.iter().map(|edit| edit.id.clone()).collect()).await?;
+            let markers = self.own.shard.markers_of(edits.iter().map(|edit| edit.id.clone()).collect()).await?;
             edits.retain(|edit| match &edit.op {
-                EditOp::Merge { path } if edit.deleted => shadows.get(&edit.id) != Some(&path.head()),
+                EditOp::Merge { path } if edit.deleted => markers.get(&edit.id) != Some(&path.head()),
                 _ => true,
             });
         }
@@ -653,7 +655,7 @@ impl Pull<'_> {
     }
 
     fn is_unfilled(&self) -> bool {
-        self.database.context.refills.is_filling(self.own.shard.id().0)
+        self.database.context.rebuilds.is_filling(self.own.shard.id().0)
     }
 
     /// Whether the other copy does not read this one, so that it hears of no purge from here: it is not filled yet, or
@@ -686,5 +688,5 @@ fn divide(wants: &mut Wants) -> bool {
 }
 
 pub(in crate::coordinator) fn away(why: &str) -> ShardError {
-    ShardError::Away(why.to_owned())
+    ShardError::NotExecuted(why.to_owned())
 }

@@ -1,9 +1,9 @@
-//! Keeping the copies of a range the same: each node takes in what the others have and it lacks.
+//! The anti-entropy loop of a node: which databases are compared with which node, and when.
 //!
-//! A node compares its copies with those of another (`compare`) when it meets it and at long intervals, and takes in
-//! what it lacks (`pull`); of single databases also when it is told that a copy missed something, and now and then of
-//! those that changed. A node counts as in sync when it has pulled everything from all that it met; until then it is
-//! the last to judge.
+//! A node compares its replicas with those of another node when the two connect and every `COMPARE_PERIOD` (`compare`),
+//! and pulls what it lacks (`pull`). A single database is compared when somebody reports that one of its replicas
+//! missed a write, and every `SYNC_PERIOD` after it changed. A node is in sync when it has pulled everything from every
+//! node that is up; until then its replicas stand last in the order of primaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -41,13 +41,13 @@ impl Coordinator {
         lost.iter().for_each(|lost| context.lose(lost));
         // While this node stood still any of them may have gone and come back.
         for lost in met.keys().filter(|node| stood_still || lost.contains(*node)) {
-            // What it had judged here it may not have brought to the other copies.
-            context.doubts.take(lost).iter().for_each(|database| context.missed(database));
+            // What it had decided here it may not have brought to the other copies.
+            context.in_doubt.take(lost).iter().for_each(|database| context.lagging(database));
         }
         let new = without(&up, met);
         if !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1) {
             // The others may go on without this node.
-            context.in_sync.doubt();
+            context.in_sync.suspend();
         }
         let own = context.own_state();
         if own.maintenance || told.maintenance || stood_still {
@@ -83,7 +83,7 @@ impl Coordinator {
                     // Seen from there this one may never have been away, so that nothing was asked for.
                     self.remind(Arc::clone(node));
                     self.spread_system_databases().await;
-                    if context.met(node, begun) {
+                    if context.compared(node, begun) {
                         self.tell_state();
                     }
                     return;
@@ -102,7 +102,7 @@ impl Coordinator {
         self.catch_up_with(node, false).await
     }
 
-    /// Takes in databases, and ends of databases, that this node was not told of: a call that told of one may have come
+    /// Applies databases, and ends of databases, that this node was not told of: a call that told of one may have come
     /// before the link was up, while the other direction has long met.
     pub(in crate::coordinator) async fn learn_from_all(&self) {
         let context = self.context();
@@ -113,7 +113,7 @@ impl Coordinator {
         }
     }
 
-    /// Compares all copies with those of the nodes that are there and in step, document by document where they differ.
+    /// Compares all copies with those of the nodes that are there and in sync, document by document where they differ.
     async fn compare_with_all(&self) {
         let context = self.context();
         for node in context.others().into_iter().filter(|node| context.rank(node) == Some(0)) {
@@ -123,7 +123,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes in what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
+    /// Applies what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
     async fn sync_database(&self, name: &str, tell: bool) {
         let context = self.context();
         let Ok(database) = self.database(name) else { return };
@@ -233,7 +233,7 @@ fn later(now: Instant, by: Duration) -> Instant {
 
 /// Until the coordinator goes: databases of which a copy missed something at once, those that changed, and the set of
 /// databases, now and then.
-pub(in crate::coordinator) async fn sync_missed(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>) {
     let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
     let (mut seen, mut rounds) = (0, Rounds::after(env.now()));
     loop {
@@ -254,14 +254,14 @@ pub(in crate::coordinator) async fn sync_missed(weak: Weak<Coordinator>) {
         drop(context);
         let Some(coordinator) = weak.upgrade() else { return };
         let context = coordinator.context();
-        let mut names: BTreeMap<String, bool> = context.take_missed();
+        let mut names: BTreeMap<String, bool> = context.take_lagging();
         let (looks, compares) = rounds.due(env.now());
         if looks {
             coordinator.learn_from_all().await;
             if compares {
                 coordinator.compare_with_all().await;
             }
-            context.doubts.turn();
+            context.in_doubt.rotate();
             let (events, last) = coordinator.events(seen);
             seen = last;
             let changed = events.into_iter().filter(|event| event.kind == EventKind::Updated);

@@ -29,8 +29,8 @@ pub enum LeftOut {
     Locals(usize),
     /// A part of the purge log of a range.
     Purges(usize),
-    /// What stands aside for the database until it is written into it (`pour`): nothing of that is damaged.
-    Aside,
+    /// Superseded instances of the database until it is written into it (`superseded`): nothing of that is damaged.
+    Superseded,
 }
 
 impl fmt::Display for LeftOut {
@@ -45,7 +45,7 @@ impl fmt::Display for LeftOut {
             }
             LeftOut::Locals(range) => write!(f, "a part of the local documents of range {range}"),
             LeftOut::Purges(range) => write!(f, "a part of the purge log of range {range}"),
-            LeftOut::Aside => f.write_str("documents that are not written into the database yet: start the node"),
+            LeftOut::Superseded => f.write_str("documents that are not written into the database yet: start the node"),
         }
     }
 }
@@ -63,8 +63,8 @@ pub async fn dump(
     let mut dump = Dump { out, counts: Counts::default(), left_out };
     frame::write_head(&mut dump.out)?;
     frame::write(&mut dump.out, item::SETTINGS, &settings(database).encode())?;
-    if !database.context.rows(&record::aside_key(&database.name, "")).await?.is_empty() {
-        dump.leave_out(LeftOut::Aside);
+    if !database.context.rows(&record::superseded_key(&database.name, "")).await?.is_empty() {
+        dump.leave_out(LeftOut::Superseded);
     }
     for range in database.ranges() {
         let copy = &database.own_shard_or_remains(range).await?;
@@ -106,7 +106,7 @@ impl Dump<'_> {
 
     async fn documents(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
         let before = self.counts.documents + self.counts.skipped;
-        let (mut gaps, mut changes) = (Gaps::default(), copy.salvage_changes());
+        let (mut gaps, mut changes) = (Gaps::default(), copy.recover_changes());
         while let Some(rows) = changes.next().await? {
             let rows: Vec<(u64, DocId)> = rows.into_iter().filter_map(|row| gaps.note(row)).collect();
             self.documents_of(copy, &rows).await?;
@@ -115,7 +115,7 @@ impl Dump<'_> {
         if gaps.closed.is_empty() {
             return Ok(());
         }
-        let mut documents = copy.salvage_documents();
+        let mut documents = copy.recover_documents();
         while let Some(rows) = documents.next().await? {
             let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().filter(|(seq, _)| gaps.hold(*seq)).collect();
             self.documents_of(copy, &rows).await?;
@@ -163,7 +163,7 @@ impl Dump<'_> {
     }
 
     async fn locals(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
-        let mut locals = copy.salvage_locals();
+        let mut locals = copy.recover_locals();
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 match row.map(|(id, register)| (id, register.document)) {
@@ -181,11 +181,11 @@ impl Dump<'_> {
     }
 
     async fn purges(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
-        let mut purges = copy.salvage_purges();
+        let mut purges = copy.recover_purges();
         while let Some(rows) = purges.next().await? {
             for row in rows {
                 match row {
-                    // Of what was forgotten, for indexes only.
+                    // Of what was collected, for indexes only.
                     Some((_, revs)) if revs.is_empty() => {}
                     Some((id, revs)) => {
                         frame::write(&mut self.out, item::PURGE, &item::encode_purge(&id, &revs))?;
@@ -210,7 +210,7 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// Takes in the next row, or a part that cannot be read; hands the row on.
+    /// Applies the next row, or a part that cannot be read; hands the row on.
     fn note(&mut self, row: Option<(u64, DocId)>) -> Option<(u64, DocId)> {
         match &row {
             Some((seq, _)) => {

@@ -4,7 +4,7 @@
 //! It does when each range is held by the copy that was read, that copy still has the history up to the position of
 //! then (`epoch.rs`), and its purges since then are all on record. Else, and when the layers that were added have
 //! become a good part of the whole or an object is missing, a whole snapshot is taken. What a position does not tell,
-//! a machine that was put back while its node was running, the digest tells at a restore.
+//! a machine that was restored from a backup while its node was running, the digest tells at a restore.
 
 use std::path::Path;
 
@@ -93,7 +93,7 @@ async fn reached(
             reached.push((0, state.purge_seq));
             continue;
         }
-        let is_there = entry.shard == copy.standing().shard
+        let is_there = entry.shard == copy.replica_position().shard
             && copy.epochs.resume(entry.epoch, entry.position) == Some(entry.position)
             && entry.position <= state.position;
         if !is_there || !(state.purge_floor..=state.purge_seq).contains(purged) {

@@ -1,4 +1,4 @@
-//! A database from a stream, and the taking in of single items, which `restore.rs` uses too.
+//! A database from a stream, and the applying of single items, which `restore.rs` uses too.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -125,7 +125,7 @@ impl Loader {
         Loader { database: Arc::clone(database), counts: Counts::default(), content: None, holds, waiting }
     }
 
-    /// Takes in a frame of a stream.
+    /// Applies a frame of a stream.
     pub(super) async fn take(&mut self, next: frame::Frame) -> Result<(), BackupError> {
         match next.kind {
             item::CONTENT => {

@@ -52,7 +52,7 @@ pub enum BackupError {
     Database(DatabaseError),
     /// The node's own data could not be read or written.
     Shard(ShardError),
-    /// The copies here of the database of this name began anew: what stands aside for them is not in them yet.
+    /// The copies here of the database of this name began anew: superseded instances of them is not in them yet.
     Unfilled(String),
 }
 

@@ -137,7 +137,7 @@ impl Objects {
     }
 
     /// Removes an object that gets no name.
-    pub(super) async fn give_up(&self, object: Unnamed) -> Result<(), BackupError> {
+    pub(super) async fn abandon(&self, object: Unnamed) -> Result<(), BackupError> {
         let (disk, Unnamed { path, file, .. }) = (Arc::clone(&self.disk), object);
         drop(file);
         Ok(self.env.blocking(Pool::Background, move || disk.remove(&path)).await?)

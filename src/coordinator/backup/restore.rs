@@ -140,7 +140,7 @@ fn key(id: &str) -> u128 {
     u128::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash of 32 bytes"))
 }
 
-/// Takes in the documents of an object that are wanted; of one that stands in it twice, the last.
+/// Applies the documents of an object that are wanted; of one that stands in it twice, the last.
 async fn take(
     source: &Source,
     name: &str,

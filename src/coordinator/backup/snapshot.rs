@@ -30,7 +30,7 @@ use crate::coordinator::backup::objects::Objects;
 use crate::coordinator::backup::{BackupError, Counts, damaged, dump, frame, read};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::{self, Database};
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::render::Attachment;
@@ -66,7 +66,7 @@ pub struct Snapshot {
 ///
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
-/// stands aside for it on this node is not in its copies yet.
+/// is superseded for it on this node is not in its copies yet.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Extent) -> Result<Snapshot, BackupError> {
     if database.context.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
@@ -82,7 +82,7 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Ext
         }
         adds = false;
     }
-    Err(ShardError::Away("records of purges go faster than a snapshot is taken".to_owned()).into())
+    Err(ShardError::NotExecuted("records of purges go faster than a snapshot is taken".to_owned()).into())
 }
 
 /// Takes a snapshot of every database of a node into `folder`, one after the other, each as of its own moment. Answers
@@ -286,8 +286,9 @@ impl<'d> Taking<'d> {
 
     /// Notes what was cut, and from where the next snapshot can go on.
     fn note(&mut self, cuts: &[Cut], copies: &[OwnCopy]) {
-        let standing = |(cut, copy): (&Cut, &OwnCopy)| Standing { position: cut.state.position, ..copy.standing() };
-        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(standing)).to_string();
+        let replica_position =
+            |(cut, copy): (&Cut, &OwnCopy)| ReplicaPosition { position: cut.state.position, ..copy.replica_position() };
+        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(replica_position)).to_string();
         self.manifest.purged = cuts.iter().map(|cut| cut.state.purge_seq).collect();
         let total = cuts.iter().fold(Summary::default(), |total, cut| total.plus(cut.state.total));
         (self.manifest.live, self.manifest.deleted) = (total.live, total.deleted);
@@ -362,7 +363,7 @@ impl<'d> Taking<'d> {
                 Ok(Some(bytes)) => object.write(&self.objects.env, bytes.to_vec()).await?,
                 Ok(None) => return self.objects.name(object, &name).await,
                 Err(error) => {
-                    self.objects.give_up(object).await?;
+                    self.objects.abandon(object).await?;
                     return Err(error.into());
                 }
             }

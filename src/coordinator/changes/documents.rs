@@ -3,7 +3,7 @@
 //! A document is read from the replica that gave its row, so it is never older than the row. A replica that lags behind
 //! the row cannot tell whether a filter passes it, and has nothing to show. Where the row's replica fails, the document
 //! comes from another one that has the revisions of the row. Where no replica in reach has them, the row stays unread
-//! and its lane moves to another replica.
+//! and its range cursor moves to another replica.
 //!
 //! Promises: a row is left out only for the state of its document at the row's sequence or for a later state, which
 //! comes with a later row; and a row that is sent with its document shows the revision that it lists.
@@ -25,7 +25,7 @@ use crate::shard::{self, Fetched, ShardError, Want};
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, mutated};
 
-/// A change and the number of its lane.
+/// A change and the number of its range cursor.
 pub(super) type Row = (usize, shard::ChangeRow);
 
 /// What a feed gives out of a row.
@@ -56,7 +56,7 @@ impl Changes {
     }
 
     /// What to give out of the first rows of a batch. Where that is not all of them, the documents of the rows behind
-    /// cannot be read for now, and the lanes whose replica is the reason are told, too: they have to move.
+    /// cannot be read for now, and the range cursors whose replica is the reason are told, too: they have to move.
     pub(super) async fn list(&self, batch: &[Row]) -> Result<(Vec<Listed>, BTreeSet<usize>), ChangesError> {
         if !self.reads_documents() {
             return Ok((batch.iter().map(|(_, row)| self.by_id(row, Document::Unread)).collect(), BTreeSet::new()));
@@ -83,13 +83,13 @@ impl Changes {
     /// The documents of rows, in their order.
     async fn documents(&self, rows: &[Row]) -> Result<Vec<Result<Document, ShardError>>, ChangesError> {
         let mut out: Vec<Result<Document, ShardError>> = rows.iter().map(|_| Ok(Document::Unread)).collect();
-        let mut by_lane: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut by_range_cursor: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, (at, row)) in rows.iter().enumerate() {
             if self.passes_id(&row.id) {
-                by_lane.entry(*at).or_default().push(place);
+                by_range_cursor.entry(*at).or_default().push(place);
             }
         }
-        let reads = by_lane.into_iter().map(|(at, places)| async move {
+        let reads = by_range_cursor.into_iter().map(|(at, places)| async move {
             let rows: Vec<&shard::ChangeRow> = places.iter().map(|place| &rows[*place].1).collect();
             let documents = self.documents_of(at, &rows).await?;
             Ok::<_, ChangesError>(places.into_iter().zip(documents))
@@ -106,7 +106,7 @@ impl Changes {
         rows.iter().map(|row| (row.id.clone(), want.clone())).collect()
     }
 
-    /// The documents of rows of one lane.
+    /// The documents of rows of one range cursor.
     async fn documents_of(
         &self,
         at: usize,
@@ -118,8 +118,8 @@ impl Changes {
             return Ok(found.into_iter().map(|fetched| Ok(purged(fetched))).collect());
         }
         self.database.context.env.metrics().add(Counter::DatabaseReads, rows.len() as u64);
-        let (lane, layout) = (&self.lanes[at], self.database.layout());
-        let found = match lane.copy.fetch(self.wants(rows)).await {
+        let (range_cursor, layout) = (&self.range_cursors[at], self.database.layout());
+        let found = match range_cursor.copy.fetch(self.wants(rows)).await {
             Ok(found) => found,
             Err(error @ ShardError::Dropped) => return Err(error.into()),
             Err(ShardError::Moved) => {
@@ -135,10 +135,15 @@ impl Changes {
             return Ok(found.into_iter().map(|fetched| Ok(purged(fetched))).collect());
         }
         // Within its epoch a replica goes back behind no row that it gave: then the document was purged.
-        let same_epoch =
-            ChangesCall { since: lane.cursor, direction: Direction::Forward, limit: 0, epoch: lane.standing.epoch };
-        let failed = lane.copy.changes(same_epoch).await.err();
-        let older = || failed.clone().unwrap_or_else(|| ShardError::Away("the replica is behind its row".to_owned()));
+        let same_epoch = ChangesCall {
+            since: range_cursor.cursor,
+            direction: Direction::Forward,
+            limit: 0,
+            epoch: range_cursor.replica_position.epoch,
+        };
+        let failed = range_cursor.copy.changes(same_epoch).await.err();
+        let older =
+            || failed.clone().unwrap_or_else(|| ShardError::NotExecuted("the replica is behind its row".to_owned()));
         let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| match fetched {
             Some(fetched) if fetched.local_seq >= row.seq => Ok(Document::Found(fetched)),
             None if failed.is_none() => Ok(Document::Purged),
@@ -189,10 +194,10 @@ impl Changes {
         };
         let found: Vec<Option<Fetched>> = rows.iter().zip(documents).map(candidate).collect();
         let passed = if candidates.is_empty() { Vec::new() } else { filter.pass(&candidates).await? };
-        assert_eq!(passed.len(), candidates.len(), "a filter judges each candidate");
-        let mut judged = candidates.into_iter().zip(passed);
+        assert_eq!(passed.len(), candidates.len(), "a filter decides about each candidate");
+        let mut passed_rows = candidates.into_iter().zip(passed);
         let listed = |fetched: Option<Fetched>| {
-            let Some((mut fetched, (candidate, passed))) = fetched.and_then(|f| Some((f, judged.next()?))) else {
+            let Some((mut fetched, (candidate, passed))) = fetched.and_then(|f| Some((f, passed_rows.next()?))) else {
                 return Listed::default();
             };
             let Candidate { id, leaves, .. } = candidate;

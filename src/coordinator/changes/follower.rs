@@ -1,6 +1,6 @@
 //! Follows a database's changes in order to act on each of them, for tasks that run as long as the node does.
 //!
-//! Promises that a change is given out until what it asks for was done: whoever takes a page says so with
+//! Promises that a change is given out until what it asks for was done: the one that takes a page says so with
 //! [`Follower::done`], else the page comes again after a pause. The same change may come more than once, so what is
 //! done must bear repetition. A database that is not there is waited for, and followed from its beginning.
 

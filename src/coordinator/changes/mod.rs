@@ -3,13 +3,13 @@
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
 //! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing. A
 //! feed that reads backwards has one round, which ends with what changed since it began, in ascending order.
-//! What a filter lists is the same whether all changes are judged or an index says which may pass (`selected.rs`). Rows
-//! and the documents that they are judged by come from one replica (`documents.rs`).
+//! What a filter lists is the same whether all changes are filtered or an index says which may pass (`selected.rs`).
+//! Rows and the documents that they are filtered by come from one replica (`documents.rs`).
 
 mod documents;
 mod follower;
-mod lane;
 mod query;
+mod range_cursor;
 pub(super) mod row_filters;
 mod selected;
 
@@ -33,8 +33,8 @@ use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use documents::{Listed, Row};
 pub use follower::Follower;
-use lane::{Lane, next_lane, page_of_ids};
 pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
+use range_cursor::{RangeCursor, next_range_cursor, page_of_ids};
 
 /// A feed being read.
 ///
@@ -43,9 +43,9 @@ pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Si
 pub struct Changes {
     database: Arc<Database>,
     query: ChangesQuery,
-    /// The ranges of the lanes, in the order of the ring.
+    /// The ranges of the range cursors, in the order of the ring.
     map: Arc<ShardMap>,
-    lanes: Vec<Lane>,
+    range_cursors: Vec<RangeCursor>,
     /// Tells of a new map.
     moved: watch::Receiver<(u64, usize)>,
     gone: watch::Receiver<bool>,
@@ -69,30 +69,30 @@ impl Changes {
             self.follow_map().await?;
             self.leave_lost_copies().await?;
             let descending = self.query.descending;
-            self.lanes.iter_mut().for_each(|lane| lane.begin_round(descending));
-            if let Some(second) = self.lanes.get_mut(1).filter(|_| mutated(Mutation::FeedSkipsRange)) {
+            self.range_cursors.iter_mut().for_each(|range_cursor| range_cursor.begin_round(descending));
+            if let Some(second) = self.range_cursors.get_mut(1).filter(|_| mutated(Mutation::FeedSkipsRange)) {
                 (second.done, second.cursor) = (true, second.until);
             }
             self.in_round = true;
         }
         // Not before the page in which they moved was given out: its rows stand before all of theirs.
-        self.lanes.iter_mut().filter(|lane| lane.has_moved).for_each(Lane::go_on);
+        self.range_cursors.iter_mut().filter(|range_cursor| range_cursor.has_moved).for_each(RangeCursor::go_on);
         let batch = self.gather().await?;
-        if batch.is_empty() && self.lanes.iter().any(|lane| lane.has_moved) {
+        if batch.is_empty() && self.range_cursors.iter().any(|range_cursor| range_cursor.has_moved) {
             return Ok(Some(Vec::new()));
         }
         if batch.is_empty() && self.catch_up().await? {
             return Ok(Some(Vec::new()));
         }
         if batch.is_empty() {
-            self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
+            self.range_cursors.iter_mut().for_each(|range_cursor| range_cursor.settle(self.query.descending));
             self.in_round = false;
             return Ok(None);
         }
         let (listed, lost) = self.list(&batch).await?;
         let rows = self.emit(batch, listed);
         for at in lost {
-            self.move_lane(at).await?;
+            self.move_range_cursor(at).await?;
         }
         Ok(Some(rows))
     }
@@ -109,16 +109,17 @@ impl Changes {
         if !self.query.descending || self.catch_ups == limits::CHANGES_CATCH_UPS {
             return Ok(false);
         }
-        let ends = try_join_all(self.lanes.iter().map(|lane| lane.copy.standing())).await?;
+        let ends =
+            try_join_all(self.range_cursors.iter().map(|range_cursor| range_cursor.copy.replica_position())).await?;
         let mut any = false;
-        for (lane, end) in self.lanes.iter_mut().zip(ends) {
-            any |= lane.catch_up(end.position);
+        for (range_cursor, end) in self.range_cursors.iter_mut().zip(ends) {
+            any |= range_cursor.catch_up(end.position);
         }
         self.catch_ups += usize::from(any);
         Ok(any)
     }
 
-    /// Fills the lanes that ran empty and merges up to a page of rows, which stay unsent until `emit`.
+    /// Fills the range cursors that ran empty and merges up to a page of rows, which stay unsent until `emit`.
     async fn gather(&mut self) -> Result<Vec<Row>, ChangesError> {
         let page = if self.reads_documents() { limits::PAGE_DOCS } else { limits::PAGE_ROWS };
         // Not more than is wanted: a range is asked for no more rows than that at once.
@@ -128,19 +129,24 @@ impl Changes {
             let lost = self.fill().await?;
             // Their sequences are those of the copies before.
             batch.retain(|(at, _)| !lost.contains(at));
-            let heads = self.lanes.iter().map(|lane| lane.rows.front().map(|row| row.seq));
-            let Some(lane) = next_lane(heads, self.goes_back()) else { break };
-            // Invariant: the lane was chosen for its first row.
-            batch.push((lane, self.lanes[lane].rows.pop_front().expect("a first row")));
+            let heads = self.range_cursors.iter().map(|range_cursor| range_cursor.rows.front().map(|row| row.seq));
+            let Some(range_cursor) = next_range_cursor(heads, self.goes_back()) else { break };
+            // Invariant: the range cursor was chosen for its first row.
+            batch.push((range_cursor, self.range_cursors[range_cursor].rows.pop_front().expect("a first row")));
         }
         Ok(batch)
     }
 
-    /// Reads a page into each lane that ran empty; answers those that had to move to another copy.
+    /// Reads a page into each range cursor that ran empty; answers those that had to move to another copy.
     async fn fill(&mut self) -> Result<Vec<usize>, ChangesError> {
-        let empty = |(_, lane): &(usize, &Lane)| lane.rows.is_empty() && !lane.done;
-        let empty: Vec<(usize, u64)> =
-            self.lanes.iter().enumerate().filter(empty).map(|(at, lane)| (at, lane.cursor)).collect();
+        let empty = |(_, range_cursor): &(usize, &RangeCursor)| range_cursor.rows.is_empty() && !range_cursor.done;
+        let empty: Vec<(usize, u64)> = self
+            .range_cursors
+            .iter()
+            .enumerate()
+            .filter(empty)
+            .map(|(at, range_cursor)| (at, range_cursor.cursor))
+            .collect();
         if empty.is_empty() {
             return Ok(Vec::new());
         }
@@ -152,29 +158,29 @@ impl Changes {
         let (mut lost, goes_back) = (Vec::new(), self.goes_back());
         for (at, page) in join_all(empty.into_iter().map(read)).await {
             match page {
-                Ok((page, ended)) => self.lanes[at].take_page(page, ended, goes_back),
+                Ok((page, ended)) => self.range_cursors[at].take_page(page, ended, goes_back),
                 Err(error) if self.can_go_on(at, &error) && !self.query.descending => lost.push(at),
                 Err(error) => return Err(error.into()),
             }
         }
         for at in &lost {
-            self.move_lane(*at).await?;
+            self.move_range_cursor(*at).await?;
         }
         Ok(lost)
     }
 
-    /// Whether a lane that could not be read can be from somewhere else.
+    /// Whether a range cursor that could not be read can be from somewhere else.
     fn can_go_on(&self, at: usize, error: &ShardError) -> bool {
-        let range = self.lanes[at].range;
+        let range = self.range_cursors[at].range;
         let has_other = self.database.copies_of(range) > 1 || !self.database.map().is_live(range);
         *error == ShardError::Moved || is_away(error) && has_other
     }
 
-    /// The documents of a lane, where it costs less to look them up than to read the changes from `cursor` on.
-    fn looked_up(&self, lane: &Lane, cursor: u64) -> Option<Vec<&DocId>> {
+    /// The documents of a range cursor, where it costs less to look them up than to read the changes from `cursor` on.
+    fn looked_up(&self, range_cursor: &RangeCursor, cursor: u64) -> Option<Vec<&DocId>> {
         let ChangesFilter::DocIds(ids) = &self.query.filter else { return None };
-        let range = self.map.range(lane.range);
-        let changes = if self.goes_back() { cursor } else { lane.until.saturating_sub(cursor) };
+        let range = self.map.range(range_cursor.range);
+        let changes = if self.goes_back() { cursor } else { range_cursor.until.saturating_sub(cursor) };
         let few = limits::CHANGES_DOC_IDS_LOOKED_UP.max((changes / limits::CHANGES_PER_LOOKUP) as usize);
         let here = ids.iter().filter(|id| range.contains(self.map.hash(id)));
         // Asked for every page: no more of a long list are looked at than tell that it is one.
@@ -182,44 +188,48 @@ impl Changes {
         (ids.len() <= few).then_some(ids)
     }
 
-    /// The next rows of a lane, and whether there are no more.
+    /// The next rows of a range cursor, and whether there are no more.
     async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ChangesPage, bool), ShardError> {
-        let lane = &self.lanes[at];
-        if let Some(ids) = self.looked_up(lane, cursor) {
-            return Ok((page_of_ids(&lane.copy, ids, cursor, self.goes_back()).await?, true));
+        let range_cursor = &self.range_cursors[at];
+        if let Some(ids) = self.looked_up(range_cursor, cursor) {
+            return Ok((page_of_ids(&range_cursor.copy, ids, cursor, self.goes_back()).await?, true));
         }
         let direction = if self.goes_back() { Direction::Reverse } else { Direction::Forward };
-        let (limit, epoch) = (asked as u64, lane.standing.epoch);
+        let (limit, epoch) = (asked as u64, range_cursor.replica_position.epoch);
         let mut call = ChangesCall { since: cursor, direction, limit, epoch };
-        if let Some(SelectedPage { rows, reached }) = self.selected(lane, call).await {
-            let ended = reached >= lane.until;
+        if let Some(SelectedPage { rows, reached }) = self.selected(range_cursor, call).await {
+            let ended = reached >= range_cursor.until;
             if ended || !rows.is_empty() {
                 return Ok((ChangesPage { rows, pending_after: 0, last_seq: reached }, ended));
             }
             call.since = reached;
         }
-        let page = lane.copy.changes(call).await?;
+        let page = range_cursor.copy.changes(call).await?;
         let ended = page.rows.len() < asked;
         Ok((page, ended))
     }
 
     /// Goes on with another copy of a range; what was read up to then may be read again, nothing is left out. The round
     /// of the range pauses until the page under way was given out, and after many moves until the next round.
-    async fn move_lane(&mut self, at: usize) -> Result<(), ShardError> {
-        let Lane { range, moves, .. } = self.lanes[at];
+    async fn move_range_cursor(&mut self, at: usize) -> Result<(), ShardError> {
+        let RangeCursor { range, moves, .. } = self.range_cursors[at];
         // A range that was split goes on as its halves, with the next round.
         if self.database.map().is_live(range) {
-            let mut lane = Lane::open(&self.database, range, &Since::Seq(self.seq())).await?;
-            (lane.moves, lane.has_moved) = (moves + 1, moves < limits::COPIES_TRIED);
-            self.lanes[at] = lane;
+            let mut range_cursor = RangeCursor::open(&self.database, range, &Since::Seq(self.seq())).await?;
+            (range_cursor.moves, range_cursor.has_moved) = (moves + 1, moves < limits::COPIES_TRIED);
+            self.range_cursors[at] = range_cursor;
         }
-        self.lanes[at].cut_round();
+        self.range_cursors[at].cut_round();
         Ok(())
     }
 
     /// How far each range was given out.
     fn seq(&self) -> Seq {
-        Seq(self.lanes.iter().map(|lane| entry(self.map.range(lane.range), lane.entry())).collect())
+        Seq(self
+            .range_cursors
+            .iter()
+            .map(|range_cursor| entry(self.map.range(range_cursor.range), range_cursor.entry()))
+            .collect())
     }
 
     /// Goes over to the ranges that there are now: one that was split goes on as its halves, from where it was.
@@ -231,23 +241,24 @@ impl Changes {
         }
         sometimes("changes: a feed went on in the halves of a range");
         let since = Since::Seq(self.seq());
-        let kept = |range: usize| self.lanes.iter().any(|lane| lane.range == range);
+        let kept = |range: usize| self.range_cursors.iter().any(|range_cursor| range_cursor.range == range);
         let new = map.live().iter().filter(|range| !kept(**range));
-        self.lanes.extend(try_join_all(new.map(|range| Lane::open(&self.database, *range, &since))).await?);
-        self.lanes.retain(|lane| map.is_live(lane.range));
-        self.lanes.sort_by_key(|lane| map.range(lane.range));
+        self.range_cursors
+            .extend(try_join_all(new.map(|range| RangeCursor::open(&self.database, *range, &since))).await?);
+        self.range_cursors.retain(|range_cursor| map.is_live(range_cursor.range));
+        self.range_cursors.sort_by_key(|range_cursor| map.range(range_cursor.range));
         self.map = map;
         Ok(())
     }
 
-    /// Moves the lanes whose copies cannot be read any more, or do not count any more: those get no news.
+    /// Moves the range cursors whose copies cannot be read any more, or do not count any more: those get no news.
     async fn leave_lost_copies(&mut self) -> Result<(), ShardError> {
         let (layout, own) = (self.database.layout(), Arc::clone(&self.database.context.node));
-        for at in 0..self.lanes.len() {
-            let Lane { range, copy, news, .. } = &self.lanes[at];
+        for at in 0..self.range_cursors.len() {
+            let RangeCursor { range, copy, news, .. } = &self.range_cursors[at];
             let counts = layout.placed.nodes(*range, &own).contains(copy.node().unwrap_or(&own));
             if !counts || news.has_changed().is_err() {
-                self.move_lane(at).await?;
+                self.move_range_cursor(at).await?;
             }
         }
         Ok(())
@@ -265,7 +276,7 @@ impl Changes {
     }
 
     /// Counts the rows as read and gives out those that passed, up to the limit. The rows behind that, and those of
-    /// which nothing is known, go back to their lanes.
+    /// which nothing is known, go back to their range cursors.
     fn emit(&mut self, batch: Vec<Row>, listed: Vec<Listed>) -> Vec<ChangeRow> {
         let mut rows = Vec::new();
         let mut unread = Vec::new();
@@ -276,12 +287,12 @@ impl Changes {
                 unread.push((at, row));
                 continue;
             };
-            self.lanes[at].position = row.seq;
+            self.range_cursors[at].position = row.seq;
             self.read += 1;
             if revs.is_empty() {
                 continue;
             }
-            if self.is_judged() {
+            if self.is_filtered() {
                 self.pass_by(at, row.seq);
             }
             let left = self.query.limit.unwrap_or(limits::CHANGES_WITHOUT_LIMIT).saturating_sub(self.sent);
@@ -292,24 +303,24 @@ impl Changes {
         }
         for (at, row) in unread.into_iter().rev() {
             sometimes("changes: rows went back to their range");
-            self.lanes[at].rows.push_front(row);
+            self.range_cursors[at].rows.push_front(row);
         }
-        if !self.is_judged() {
-            self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
+        if !self.is_filtered() {
+            self.range_cursors.iter_mut().for_each(|range_cursor| range_cursor.settle(self.query.descending));
         }
         rows
     }
 
-    /// Whether rows are judged, in ascending order.
-    fn is_judged(&self) -> bool {
+    /// Whether rows are filtered, in ascending order.
+    fn is_filtered(&self) -> bool {
         matches!(self.query.filter, ChangesFilter::Rows(_)) && !self.query.descending
     }
 
     /// Counts as read what comes before a row in the order of all ranges: the row's sequence then tells neither how
     /// many rows before it were left out nor in which pages they were read.
     fn pass_by(&mut self, at: usize, seq: u64) {
-        for (other, lane) in self.lanes.iter_mut().enumerate().filter(|(other, _)| *other != at) {
-            lane.pass(if other < at { seq } else { seq.saturating_sub(1) });
+        for (other, range_cursor) in self.range_cursors.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+            range_cursor.pass(if other < at { seq } else { seq.saturating_sub(1) });
         }
     }
 
@@ -318,24 +329,27 @@ impl Changes {
         if mutated(Mutation::FeedMissesNews) {
             return drop(self.gone.changed().await);
         }
-        if self.lanes.iter().any(|lane| lane.moves > limits::COPIES_TRIED) {
+        if self.range_cursors.iter().any(|range_cursor| range_cursor.moves > limits::COPIES_TRIED) {
             // No copy gives what it tells of, for now.
             self.database.context.env.sleep(limits::READ_OVERTAKE).await;
         }
         let has_moved = self.moved.has_changed().unwrap_or(true);
-        if has_moved || self.is_gone() || self.lanes.iter().any(|lane| *lane.news.borrow() > lane.cursor) {
+        if has_moved
+            || self.is_gone()
+            || self.range_cursors.iter().any(|range_cursor| *range_cursor.news.borrow() > range_cursor.cursor)
+        {
             return;
         }
         sometimes("changes: a feed waited");
-        let mut signals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.lanes.len() + 2);
+        let mut signals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.range_cursors.len() + 2);
         // A dropped sender counts as a signal, too: `next` then tells what is wrong.
         let gone = &mut self.gone;
         signals.push(Box::pin(async move { drop(gone.changed().await) }));
         let moved = &mut self.moved;
         signals.push(Box::pin(async move { drop(moved.changed().await) }));
-        for lane in &mut self.lanes {
-            let cursor = lane.cursor;
-            let news = &mut lane.news;
+        for range_cursor in &mut self.range_cursors {
+            let cursor = range_cursor.cursor;
+            let news = &mut range_cursor.news;
             signals.push(Box::pin(async move { drop(news.wait_for(|seq| *seq > cursor).await) }));
         }
         select_all(signals).await;
@@ -355,8 +369,8 @@ impl Changes {
     pub fn last_seq(&self) -> String {
         let mut seq = self.seq();
         if mutated(Mutation::FeedSeqAhead) {
-            let ahead = seq.0.iter_mut().zip(&self.lanes);
-            ahead.for_each(|(entry, lane)| entry.position = entry.position.max(lane.until));
+            let ahead = seq.0.iter_mut().zip(&self.range_cursors);
+            ahead.for_each(|(entry, range_cursor)| entry.position = entry.position.max(range_cursor.until));
         }
         seq.to_string()
     }
@@ -378,15 +392,27 @@ impl Database {
         // Before the map, so that no news of it is missed.
         let (moved, gone) = (self.moved.subscribe(), self.watch_gone());
         let map = self.map();
-        let lanes = try_join_all(map.live().iter().map(|range| Lane::open(self, *range, &query.since))).await?;
+        let range_cursors =
+            try_join_all(map.live().iter().map(|range| RangeCursor::open(self, *range, &query.since))).await?;
         let (in_round, catch_ups, sent, read) = (false, 0, 0, 0);
-        Ok(Changes { database: Arc::clone(self), query, map, lanes, moved, gone, in_round, catch_ups, sent, read })
+        Ok(Changes {
+            database: Arc::clone(self),
+            query,
+            map,
+            range_cursors,
+            moved,
+            gone,
+            in_round,
+            catch_ups,
+            sent,
+            read,
+        })
     }
 
     /// The sequence of this moment.
     pub async fn update_seq(&self) -> Result<Seq, ReadError> {
         let map = self.map();
-        let standing = |range: &usize| self.on_one(*range, |copy| async move { copy.standing().await });
-        Ok(seq_at(&map, try_join_all(map.live().iter().map(standing)).await?))
+        let replica_position = |range: &usize| self.on_one(*range, |copy| async move { copy.replica_position().await });
+        Ok(seq_at(&map, try_join_all(map.live().iter().map(replica_position)).await?))
     }
 }

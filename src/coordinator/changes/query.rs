@@ -45,18 +45,18 @@ pub enum Style {
     MainOnly,
 }
 
-/// A document that a filter judges: the winner (style main_only), or all leaves.
+/// A document that a filter filters: the winner (style main_only), or all leaves.
 #[derive(Clone)]
 pub struct Candidate {
     /// Its id.
     pub id: DocId,
-    /// The leaves to be judged, best first, with their bodies.
+    /// The leaves to be filtered, best first, with their bodies.
     pub leaves: Vec<StoredRevision>,
 }
 
 /// A filter of changes above this layer: a selector, a view, a function.
 pub trait RowFilter: Send + Sync {
-    /// Judges a page: for each candidate and each of its leaves, whether it passes.
+    /// Filters a page: for each candidate and each of its leaves, whether it passes.
     fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>>;
 
     /// An index that leaves out no change that passes.

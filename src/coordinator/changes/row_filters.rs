@@ -42,7 +42,7 @@ impl Database {
             return Ok(self.selector_filter(&Arc::new(selector)).await);
         }
         program.filter(name).map_err(FilterLookupError::Function)?;
-        Ok(self.judged(program.clone(), Judge::Function { name: name.to_owned(), req }))
+        Ok(self.by_function(program.clone(), RowFunction::Function { name: name.to_owned(), req }))
     }
 
     /// What `views.{name}.map` of a design document emits something for; `place` is `ddoc/name`.
@@ -52,7 +52,7 @@ impl Database {
     pub async fn view_filter(&self, place: &str) -> Result<ChangesFilter, FilterLookupError> {
         let (program, name) = self.filter_program(place).await?;
         let source = program.map(name).map_err(FilterLookupError::Function)?.to_owned();
-        Ok(self.judged(program, Judge::Map { source }))
+        Ok(self.by_function(program, RowFunction::Map { source }))
     }
 
     async fn filter_program<'p>(&self, place: &'p str) -> Result<(Program, &'p str), FilterLookupError> {
@@ -61,7 +61,7 @@ impl Database {
         Ok((program.map_err(FilterLookupError::Design)?, name))
     }
 
-    /// What a selector matches. Where a design document declares it, its index says which changes to judge.
+    /// What a selector matches. Where a design document declares it, its index says which changes to filter.
     pub async fn selector_filter(self: &Arc<Self>, selector: &Arc<Selector>) -> ChangesFilter {
         let index = self.declared_index(selector).await.unwrap_or_else(|error| {
             tracing::debug!(database = self.name, ?error, "a feed does without the index of its selector");
@@ -95,24 +95,24 @@ impl Database {
         Ok(Some(view))
     }
 
-    fn judged(&self, program: Program, judge: Judge) -> ChangesFilter {
-        ChangesFilter::Rows(Arc::new(ByFunction { scripts: self.scripts().clone(), program, judge }))
+    fn by_function(&self, program: Program, function: RowFunction) -> ChangesFilter {
+        ChangesFilter::Rows(Arc::new(ByFunction { scripts: self.scripts().clone(), program, function }))
     }
 }
 
 struct ByFunction {
     scripts: Scripts,
     program: Program,
-    judge: Judge,
+    function: RowFunction,
 }
 
-enum Judge {
+enum RowFunction {
     Function { name: String, req: Arc<str> },
     Map { source: String },
 }
 
 impl ByFunction {
-    async fn judge(&self, page: &[Candidate]) -> Result<Vec<Vec<bool>>, ChangesError> {
+    async fn passes(&self, page: &[Candidate]) -> Result<Vec<Vec<bool>>, ChangesError> {
         let text = |candidate: &Candidate, at: usize| {
             let leaf = &candidate.leaves[at];
             // CouchDB's filters see no more of the history than that, and no conflicts.
@@ -122,9 +122,9 @@ impl ByFunction {
         };
         let leaves = page.iter().flat_map(|c| (0..c.leaves.len()).map(move |at| text(c, at)));
         let docs: Vec<String> = leaves.collect();
-        let passed = match &self.judge {
-            Judge::Function { name, req } => self.scripts.filter(&self.program, name, req, docs).await,
-            Judge::Map { source } => self.scripts.emits(&self.program, source, docs).await,
+        let passed = match &self.function {
+            RowFunction::Function { name, req } => self.scripts.filter(&self.program, name, req, docs).await,
+            RowFunction::Map { source } => self.scripts.emits(&self.program, source, docs).await,
         };
         let mut passed = passed.map_err(ChangesError::Script)?.into_iter();
         Ok(page.iter().map(|candidate| passed.by_ref().take(candidate.leaves.len()).collect()).collect())
@@ -133,11 +133,11 @@ impl ByFunction {
 
 impl RowFilter for ByFunction {
     fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>> {
-        Box::pin(self.judge(page))
+        Box::pin(self.passes(page))
     }
 }
 
-/// Judges pages in the pool: a selector may hold expensive patterns, and reading a document takes time too.
+/// Filters pages in the pool: a selector may hold expensive patterns, and reading a document takes time too.
 struct BySelector {
     env: Env,
     selector: Arc<Selector>,
@@ -150,8 +150,8 @@ impl RowFilter for BySelector {
         let (selector, collator) = (Arc::clone(&self.selector), self.collator.clone());
         let page: Vec<Candidate> = page.to_vec();
         Box::pin(async move {
-            let judged = self.env.blocking(Pool::Foreground, move || matches(&selector, &collator, &page)).await;
-            judged.map_err(|JsonError| ChangesError::Filter {
+            let passed_rows = self.env.blocking(Pool::Foreground, move || matches(&selector, &collator, &page)).await;
+            passed_rows.map_err(|JsonError| ChangesError::Filter {
                 error: "internal_server_error".to_owned(),
                 reason: "A stored document is damaged.".to_owned(),
             })
@@ -167,8 +167,8 @@ fn matches(selector: &Selector, collator: &Collator, page: &[Candidate]) -> Resu
     let leaves = |candidate: &Candidate| {
         let id = candidate.id.as_str();
         let seen = |leaf| StoredDocument::of(id, leaf);
-        let judged = candidate.leaves.iter().map(|leaf| selector.matches_subject(&seen(leaf), collator));
-        judged.collect::<Result<Vec<bool>, JsonError>>()
+        let passed_rows = candidate.leaves.iter().map(|leaf| selector.matches_subject(&seen(leaf), collator));
+        passed_rows.collect::<Result<Vec<bool>, JsonError>>()
     };
     page.iter().map(leaves).collect()
 }

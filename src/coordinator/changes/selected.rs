@@ -1,9 +1,9 @@
 //! Feeds by a declared selector: rows come from its index as far as that is built (`index/selected.rs`); behind that
-//! all changes are read. Either way they are judged.
+//! all changes are read. Either way they are filtered.
 
 use futures_util::future::join_all;
 
-use super::lane::Lane;
+use super::range_cursor::RangeCursor;
 use super::{Changes, ChangesFilter};
 use crate::coordinator::read::view::DatabaseView;
 use crate::coordinator::replica::message::ChangesCall;
@@ -16,39 +16,40 @@ impl Changes {
     /// The index of what the filter takes. It is read upwards only.
     fn index(&self) -> Option<&DatabaseView> {
         match &self.query.filter {
-            ChangesFilter::Rows(filter) if self.is_judged() => filter.index(),
+            ChangesFilter::Rows(filter) if self.is_filtered() => filter.index(),
             _ => None,
         }
     }
 
-    /// What the index knows of the next rows of a lane; `None`: nothing.
-    pub(super) async fn selected(&self, lane: &Lane, call: ChangesCall) -> Option<SelectedPage> {
+    /// What the index knows of the next rows of a range cursor; `None`: nothing.
+    pub(super) async fn selected(&self, range_cursor: &RangeCursor, call: ChangesCall) -> Option<SelectedPage> {
         let index = self.index()?;
         let read = async {
-            if let RangeCopy::Own(copy) = &lane.copy {
+            if let RangeCopy::Own(copy) = &range_cursor.copy {
                 copy.check_epoch(call.epoch)?;
             }
-            index.on(lane.range, lane.copy.clone()).selected(call).await
+            index.on(range_cursor.range, range_cursor.copy.clone()).selected(call).await
         };
         // What keeps the index from being read shows when all changes are read instead, if it matters.
         let read = read.await.inspect_err(|error| tracing::debug!(%error, "the index of a selector is not read"));
         let page = read.ok().flatten()?;
         sometimes("changes: a feed read the index of its selector");
-        let reached = if mutated(Mutation::SelectorIndexTrusted) { page.reached.max(lane.until) } else { page.reached };
+        let reached =
+            if mutated(Mutation::SelectorIndexTrusted) { page.reached.max(range_cursor.until) } else { page.reached };
         Some(SelectedPage { reached, ..page })
     }
 
     /// How many changes are left behind what was read.
     pub async fn pending(&self) -> u64 {
-        let pending = |lane: &Lane| lane.rows.len() as u64 + lane.after;
+        let pending = |range_cursor: &RangeCursor| range_cursor.rows.len() as u64 + range_cursor.after;
         if self.index().is_none() {
-            return self.lanes.iter().map(pending).sum();
+            return self.range_cursors.iter().map(pending).sum();
         }
         // Rows of an index do not tell how many changes lie between them.
-        let counted = self.lanes.iter().map(|lane| async move {
-            let (since, epoch) = (lane.position, lane.standing.epoch);
+        let counted = self.range_cursors.iter().map(|range_cursor| async move {
+            let (since, epoch) = (range_cursor.position, range_cursor.replica_position.epoch);
             let none = ChangesCall { since, direction: Direction::Forward, limit: 0, epoch };
-            lane.copy.changes(none).await.map_or(pending(lane), |page| page.pending_after)
+            range_cursor.copy.changes(none).await.map_or(pending(range_cursor), |page| page.pending_after)
         });
         join_all(counted).await.into_iter().sum()
     }

@@ -2,8 +2,8 @@
 //!
 //! Each version is a register of its own (`ballots`), those who vote are the members that were agreed on last
 //! (`voters`). A decided map is told to all nodes; one that missed it learns it when it meets another (`gossip`), and
-//! from whoever refuses its calls because they are of an older map. A node that is told of one keeps it before it goes
-//! over to it, which may take long: it votes for no other from then on.
+//! from the one that refuses its calls because they are of an older map. A node that is told of one keeps it before it
+//! goes over to it, which may take long: it votes for no other from then on.
 
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ impl Coordinator {
         self.take_promises(vec![(name.to_owned(), instance.to_owned(), promise)]).await
     }
 
-    /// Takes in what other nodes promised and accepted, of databases that were not deleted; durable on return.
+    /// Applies what other nodes promised and accepted, of databases that were not deleted; durable on return.
     pub(in crate::coordinator) async fn take_promises(
         &self,
         promises: Vec<(String, String, Promise<MapRecord>)>,

@@ -7,11 +7,11 @@
 //!
 //! A proposer knows that the version before the one it asks about is decided, and says what it is: a node that votes
 //! keeps that beside its vote until it has gone over to it. So whatever a node voted for, it can tell what is decided
-//! before that, and any majority of those who vote can go on from there whoever else is lost. A node that is told of a
-//! later version without the one before it does not vote.
+//! before that, and any majority of those who vote can go on from there regardless of who else is lost. A node that is
+//! told of a later version without the one before it does not vote.
 //!
 //! A proposer says whose votes it counts; a node that counts others does not vote. When those who vote change, the new
-//! ones first take in what the old ones promised and accepted (`voters`): [`Promise::with`].
+//! ones first apply what the old ones promised and accepted (`voters`): [`Promise::with`].
 
 use std::sync::Arc;
 

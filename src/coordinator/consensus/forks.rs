@@ -4,8 +4,8 @@
 //! sides that did not see each other, each may have had a majority of its own. Nodes that meet with two maps of one
 //! version notice, say so, and count it. One of the two stays, the same wherever they meet; a node that has the other
 //! one begins anew with that which stays, and writes what its copies hold into the database, as where two databases of
-//! one name meet (`pour`). So no document is lost. Maps that differ in what was split are left alone: a node that is
-//! about to follow a later map looks like that.
+//! one name meet (`superseded`). So no document is lost. Maps that differ in what was split are left alone: a node that
+//! is about to follow a later map looks like that.
 
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::message::encode;

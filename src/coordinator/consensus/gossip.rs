@@ -4,8 +4,8 @@
 //! that was away compares what it knows with the others when it meets them. Each database has an instance id: a mark
 //! stays of a deleted one, so that it does not come back, while one of the same name made later does not suffer from
 //! it. Where two instances of one name meet, the older one wins, and the documents of the other are written into it
-//! before its shards go (`pour`). Nothing but a client's deletion ends an instance otherwise; a creation that finds an
-//! older one does not, since it may have been written to meanwhile.
+//! before its shards go (`superseded`). Nothing but a client's deletion ends an instance otherwise; a creation that
+//! finds an older one does not, since it may have been written to meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
-use crate::coordinator::replica::turns::Turns;
+use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::{Answer, CallError, Urgency};
 use crate::coordinator::topology::quorum::{Written, majority};
@@ -105,9 +105,9 @@ impl Coordinator {
         names.into_iter().filter_map(map).take_while(fits).collect()
     }
 
-    /// Takes in a database that another node knows.
+    /// Applies a database that another node knows.
     pub(in crate::coordinator) async fn adopt(&self, name: &str, record: Record) -> Result<Created, DatabaseError> {
-        record.check().map_err(|why| ShardError::Away(format!("no record of {name}: {why}")))?;
+        record.check().map_err(|why| ShardError::NotExecuted(format!("no record of {name}: {why}")))?;
         loop {
             let done = match self.known(name) {
                 None => self.install(name, record.clone(), None).await?,
@@ -122,9 +122,9 @@ impl Coordinator {
                     tracing::warn!(database = name, "two databases of this name meet: the older one takes its place");
                     let done = self.install(name, record.clone(), Some(known.instance.clone())).await?;
                     if done == Created::Done {
-                        // This node is the last to judge until its copies are filled.
+                        // This node is the last to become the primary until its copies are filled.
                         self.tell_state();
-                        // Whoever has the older one may be gone before the others have met it.
+                        // The one that has the older one may be gone before the others have met it.
                         self.context().others().into_iter().for_each(|node| self.remind(node));
                     }
                     done
@@ -239,7 +239,7 @@ impl Coordinator {
         self.until_done(|context| &context.reminding, node, ask);
     }
 
-    /// Takes in what another node knows of databases, in the background.
+    /// Applies what another node knows of databases, in the background.
     fn learn_later(&self, node: &str) {
         let learn = |coordinator: Coordinator, node: Arc<str>| async move { coordinator.learn_from(&node).await };
         self.until_done(|context| &context.learning, node.into(), learn);
@@ -249,13 +249,13 @@ impl Coordinator {
     /// done once more afterwards, however often it was asked for.
     fn until_done<F>(
         &self,
-        turns: fn(&Context) -> &Turns,
+        single_flight: fn(&Context) -> &SingleFlight,
         node: Arc<str>,
         step: impl Fn(Coordinator, Arc<str>) -> F + Send + 'static,
     ) where
         F: Future<Output = Result<(), LearnError>> + Send + 'static,
     {
-        if !turns(self.context()).begin(&node) {
+        if !single_flight(self.context()).begin(&node) {
             return;
         }
         let coordinator = self.clone();
@@ -272,7 +272,7 @@ impl Coordinator {
                         }
                     }
                 }
-                if turns(context).end(&node, is_over) {
+                if single_flight(context).end(&node, is_over) {
                     return;
                 }
             }
@@ -309,7 +309,7 @@ impl Coordinator {
         Ok(hash.finalize().into())
     }
 
-    /// Takes in what another node knows of databases.
+    /// Applies what another node knows of databases.
     pub(in crate::coordinator) async fn learn_from(&self, node: &str) -> Result<(), LearnError> {
         let theirs: [u8; 32] = self.ask_catalogue(node, &CatalogueCall::Digest).await?;
         if theirs == self.digest().await? {
@@ -336,7 +336,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes in the maps of some databases; none of those that are not there any more.
+    /// Applies the maps of some databases; none of those that are not there any more.
     async fn learn_maps(&self, node: &str, mut names: &[String]) -> Result<(), LearnError> {
         while !names.is_empty() {
             let asked = &names[..names.len().min(limits::STEP_ROWS)];
@@ -351,7 +351,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in the map of a database as another node knows it.
+    /// Applies the map of a database as another node knows it.
     pub(in crate::coordinator) async fn learn_map(&self, name: &str, node: &str) -> Result<(), LearnError> {
         let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &CatalogueCall::Maps(vec![name.to_owned()])).await?;
         for map in maps {
@@ -385,9 +385,8 @@ pub(in crate::coordinator) enum LearnError {
 impl std::fmt::Display for LearnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LearnError::Call(CallError::Away(why) | CallError::Silent(why)) | LearnError::Malformed(why) => {
-                f.write_str(why)
-            }
+            LearnError::Call(CallError::NotExecuted(why) | CallError::Indeterminate(why))
+            | LearnError::Malformed(why) => f.write_str(why),
             LearnError::Own(error) => write!(f, "{error:?}"),
         }
     }
@@ -411,11 +410,11 @@ mod tests {
 
     #[test]
     fn however_often_a_node_is_to_be_asked_one_task_does_it_and_once_more_afterwards() {
-        let (turns, node): (Turns, Arc<str>) = (Turns::default(), "n@h".into());
-        assert!(turns.begin(&node));
-        (0..3).for_each(|_| assert!(!turns.begin(&node)));
-        assert!(!turns.end(&node, true), "it was asked for meanwhile");
-        assert!(!turns.end(&node, false), "it failed");
-        assert!(turns.end(&node, true) && turns.begin(&node));
+        let (single_flight, node): (SingleFlight, Arc<str>) = (SingleFlight::default(), "n@h".into());
+        assert!(single_flight.begin(&node));
+        (0..3).for_each(|_| assert!(!single_flight.begin(&node)));
+        assert!(!single_flight.end(&node, true), "it was asked for meanwhile");
+        assert!(!single_flight.end(&node, false), "it failed");
+        assert!(single_flight.end(&node, true) && single_flight.begin(&node));
     }
 }

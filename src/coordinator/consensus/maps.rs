@@ -1,8 +1,8 @@
 //! Following a new map: this node's copies go over to where the map says that documents are.
 //!
 //! The map of a database changes by majority only (`consensus`), one version after the other. Each node brings its own
-//! copies in step with it when it hears of it: ranges are divided (`split`), copies that it is to hold begin empty and
-//! are filled by a sync, those that it no longer holds go. Whoever follows is in step on return.
+//! copies in sync with it when it hears of it: ranges are divided (`split`), copies that it is to hold begin empty and
+//! are filled by a sync, those that it no longer holds go. The one that follows is in sync on return.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Database {
         if places.version <= own.version {
             return Ok(());
         }
-        self.known.check(&places).map_err(|why| ShardError::Away(format!("no map of {}: {why}", self.name)))?;
+        self.known.check(&places).map_err(|why| ShardError::NotExecuted(format!("no map of {}: {why}", self.name)))?;
         for at in own.splits.len()..places.splits.len() {
             let step = upto(&places, at, own.version, self.map().numbers() + 2);
             let range = places.splits[at] as usize;
@@ -56,7 +56,7 @@ impl Database {
         step: MapRecord,
         places: &MapRecord,
     ) -> Result<(), ShardError> {
-        if self.context.refills.is_filling(shard) {
+        if self.context.rebuilds.is_filling(shard) {
             return self.divide_unfilled(range, step, places).await;
         }
         let error = match self.divide(range, &step).await {
@@ -64,12 +64,13 @@ impl Database {
             done => return done,
         };
         let damaged = self.context.storage.damaged_shards();
-        let heirs = self.heirs(range).await?;
-        let has_damaged_heir = heirs.is_some_and(|heirs| heirs.shards.iter().any(|heir| damaged.contains_key(heir)));
+        let children = self.children(range).await?;
+        let has_damaged_child =
+            children.is_some_and(|children| children.shards.iter().any(|child| damaged.contains_key(child)));
         let is_replaced = self.is_unsound(range);
-        if is_replaced || has_damaged_heir {
+        if is_replaced || has_damaged_child {
             // Others are filled when this is tried again.
-            self.give_up_heirs(range).await?;
+            self.discard_children(range).await?;
         }
         if is_replaced { self.divide_unfilled(range, step, places).await } else { Err(error) }
     }
@@ -131,8 +132,8 @@ fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecor
 }
 
 impl MapRecord {
-    /// These with a range split in two: each half is held by the same nodes, in the same order of judges. Says why not
-    /// while a copy of it is on its way: what that lacks is taken in by the range.
+    /// These with a range split in two: each half is held by the same nodes, in the same order of primaries. Says why
+    /// not while a copy of it is on its way: what that lacks is applied by the range.
     pub fn with_split(&self, range: usize) -> Result<MapRecord, String> {
         if record::is_split(&self.splits, range) {
             return Err("the range was split".to_owned());
@@ -145,7 +146,8 @@ impl MapRecord {
         if let Some(by_range) = &mut next.by_range {
             for _ in 0..2 {
                 let mut nodes = by_range[range].clone();
-                // Judges take turns by the number of the range (`Database::nodes_of`): the halves keep those they had.
+                // Primaries alternate by the number of the range (`Database::nodes_of`): the halves keep those they
+                // had.
                 let (turn, count) = (by_range.len(), nodes.len());
                 nodes.rotate_left(range % count);
                 nodes.rotate_right(turn % count);
@@ -168,12 +170,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_halves_of_a_range_have_its_judges_in_its_order() {
+    fn the_halves_of_a_range_have_its_primaries_in_its_order() {
         let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let by_range = Some(vec![nodes(&["a", "b", "c"]), nodes(&["b", "c", "a"])]);
         let places =
             MapRecord { version: 4, moved: 0, n: 3, wanted: 3, splits: Vec::new(), by_range, moves: Vec::new() };
-        let judges = |places: &MapRecord, range: usize| {
+        let primaries = |places: &MapRecord, range: usize| {
             let mut nodes = places.by_range.as_ref().unwrap()[range].clone();
             let count = nodes.len();
             nodes.rotate_left(range % count);
@@ -181,10 +183,10 @@ mod tests {
         };
         let split = places.with_split(1).unwrap();
         assert_eq!((split.version, &split.splits[..]), (5, &[1][..]));
-        assert_eq!(judges(&split, 2), judges(&places, 1));
-        assert_eq!(judges(&split, 3), judges(&places, 1));
+        assert_eq!(primaries(&split, 2), primaries(&places, 1));
+        assert_eq!(primaries(&split, 3), primaries(&places, 1));
         let again = split.with_split(3).unwrap();
-        assert_eq!(judges(&again, 5), judges(&places, 1));
+        assert_eq!(primaries(&again, 5), primaries(&places, 1));
         assert!(again.with_split(3).is_err(), "once only");
     }
 }

@@ -4,19 +4,19 @@
 //! are counted among the voters instead: sets of members, one version after the other, each decided by a majority of
 //! the one before it in the same way as maps are (`ballots`). They follow the documents within a moment, wherever a
 //! majority is in reach. While members were never agreed on (version 0) each node counts those it knows, and votes for
-//! whoever counts the same; the first set needs the votes of all who are in it.
+//! the one that counts the same; the first set needs the votes of all who are in it.
 //!
 //! **The joint stage.** A map that was decided among voters must not be lost to the next ones, of whom most may never
 //! have heard of it. So a node that goes over to voters of version `v`
 //! - answers no ballot of those before from then on, and
-//! - votes by the new ones only once it has taken in what so many of the old ones promised and accepted that every
-//!   majority of them had one of these. Each of those had gone over before it told that, and had itself taken in what
+//! - votes by the new ones only once it has applied what so many of the old ones promised and accepted that every
+//!   majority of them had one of these. Each of those had gone over before it told that, and had itself applied what
 //!   was accepted before.
 //!
 //! What a majority of the old voters accepted is thus known to every new voter who votes, and no majority of the old
 //! ones is left to accept anything else: a decision is one of a majority of the old and of the new. The version after
 //! that is decided by nodes that have done so only: there are never more than two sets of whom it matters what they
-//! accepted. A node that comes with an empty disk may have voted before it lost it: it takes in what as many of the
+//! accepted. A node that comes with an empty disk may have voted before it lost it: it applies what as many of the
 //! present voters hold, too.
 //!
 //! Where a majority is lost for good an administrator names the voters (`force_voters`): the node that is asked takes
@@ -82,7 +82,7 @@ impl Coordinator {
 
     /// Makes the members that are known here the voters, where a majority of those who vote is lost for good. To be
     /// asked for by an administrator only. What others who are there accepted may have been decided with those lost:
-    /// it is taken in before.
+    /// it is applied before.
     ///
     /// # Errors
     /// When one of these does not hand that over, and when it could not be stored: nothing is changed.
@@ -113,7 +113,7 @@ impl Coordinator {
         })
     }
 
-    /// Takes in voters that were decided; answers those known then.
+    /// Applies voters that were decided; answers those known then.
     async fn adopt_voters(&self, theirs: Voters) -> Result<Voters, ShardError> {
         let own = self.context().voting.seat().voters;
         if !theirs.succeed(&own) {
@@ -187,7 +187,7 @@ impl Coordinator {
         Ok(Some(HandedOver { complete: seat.complete, voters: seat.promise, maps, last }))
     }
 
-    /// Takes in what those before promised and accepted, as far as this node has not; whether it may vote then.
+    /// Applies what those before promised and accepted, as far as this node has not; whether it may vote then.
     async fn take_over(&self) -> Result<bool, ShardError> {
         let (context, seat) = (self.context(), self.context().voting.seat());
         let (sources, mut taken) = (seat.sources(&context.node), BTreeMap::new());
@@ -219,7 +219,7 @@ impl Coordinator {
         self.change_seat(complete).await
     }
 
-    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there; fails
+    /// Applies what those who vote, and those before them, promised and accepted, as far as they are there; fails
     /// where one that stays there does not hand it over.
     async fn take_over_from_all(&self) -> Result<(), ShardError> {
         let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
@@ -238,7 +238,7 @@ impl Coordinator {
             };
             tracing::warn!(node, why, "what a node accepted was not taken in");
             match this.context().peers.is_up(&node) {
-                true => Err(ShardError::Silent(format!("what {node} accepted was not taken in: {why}"))),
+                true => Err(ShardError::Indeterminate(format!("what {node} accepted was not taken in: {why}"))),
                 // It is lost with the others.
                 false => Ok(()),
             }

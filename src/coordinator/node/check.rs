@@ -53,7 +53,7 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
                     let checked = shard::check(view, &blobs, ShardId(shard));
                     let range = record.shards.iter().position(|own| *own == shard);
                     let range = range.map_or_else(|| "half of a range".to_owned(), |range| format!("range {range}"));
-                    take_in(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
+                    add(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
                 }
             }
             owned.extend(made_anew(view));
@@ -76,7 +76,7 @@ async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
+fn add(report: &mut CheckReport, place: &str, checked: shard::Checked) {
     report.shards += 1;
     report.documents += checked.documents;
     report.revisions += checked.revisions;
@@ -85,11 +85,11 @@ fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
     report.findings.extend(checked.findings.into_iter().map(|what| format!("{place}: {what}")));
 }
 
-/// The databases, and what stands aside for them (`pour`), each as people are told of it.
+/// The databases, and superseded instances of them (`superseded`), each as people are told of it.
 pub(super) fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)> {
     let mut found = records(view, &record::prefix(), "database", report);
     report.databases += found.len() as u64;
-    found.extend(records(view, &record::aside_prefix(), "what stands aside for database", report));
+    found.extend(records(view, &record::superseded_prefix(), "superseded instance of database", report));
     found
 }
 
@@ -110,10 +110,10 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
     found
 }
 
-/// Damaged shards whose copies are made anew (`refill`): their faults are known.
+/// Damaged shards whose copies are made anew (`rebuild`): their faults are known.
 fn made_anew(view: &dyn View) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
-    scan_around(view, KeyRange::prefix(&record::refill_prefix()), &mut |row| {
+    scan_around(view, KeyRange::prefix(&record::rebuild_prefix()), &mut |row| {
         let mark = row.ok().and_then(|(_, value)| serde_json::from_slice::<serde_json::Value>(value).ok());
         found.extend(mark.and_then(|mark| mark.get("damaged")?.as_u64()));
     });

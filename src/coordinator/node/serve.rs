@@ -15,10 +15,11 @@ use serde::Serialize;
 use crate::coordinator::anti_entropy::compare;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, SearchCall, SearchOp, Standing, ViewCall, ViewFailure,
+    CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, SearchCall, SearchOp, ViewCall, ViewFailure,
     ViewOp, WireError, encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
@@ -26,9 +27,9 @@ use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::Mark;
-use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::peers::Answer;
-use crate::coordinator::write::judge::resolve_doubt;
+use crate::coordinator::write::primary::resolve_in_doubt;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
@@ -36,7 +37,7 @@ use crate::index::search::SearchDefinition;
 use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
-use crate::shard::{Edit, Fetched, FetchedPart, Judged, ListRow, ShardError, Want, Wants};
+use crate::shard::{AcceptedEdit, Edit, Fetched, FetchedPart, ListRow, ShardError, Want, Wants};
 use crate::storage::ReadAs;
 use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};
@@ -97,7 +98,7 @@ impl Coordinator {
         if !is_done_once {
             return done.await;
         }
-        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::Away(why)))) };
+        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::NotExecuted(why)))) };
         Ok(context.answered.once(&asked.from, id, once).await)
     }
 }
@@ -166,7 +167,7 @@ impl Database {
         let context = &self.context;
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
-            CopyOp::Judge(call) => encode(&serving.judge(*call).await),
+            CopyOp::Decide(call) => encode(&serving.decide(*call).await),
             CopyOp::View(call) => serving.view(*call).await,
             CopyOp::Search(call) => serving.search(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
@@ -177,7 +178,7 @@ impl Database {
             CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
             CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
             CopyOp::Holds(wanted) => reply(self.holds(&layout, range, &copy, &wanted).await),
-            CopyOp::Forget(call) => serving.forget(*call, asked).await,
+            CopyOp::Collect(call) => serving.collect(*call, asked).await,
             op => serving.plain(op).await,
         })
     }
@@ -195,7 +196,7 @@ fn refuse(op: &CopyOp, error: WireError) -> Bytes {
 /// no such range any more, or not yet.
 fn range_meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
     let map = &layout.map;
-    if let CopyOp::Judge(call) = op {
+    if let CopyOp::Decide(call) = op {
         let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));
         let first = ranges.next()?;
         return ranges.all(|range| range == first).then_some(first);
@@ -227,7 +228,7 @@ impl Groups<'_> {
                 let FetchedPart { found: some, rest, .. } = copy.shard.fetch_within(wants, left).await?;
                 if some.is_empty() {
                     tracing::warn!(database = self.database.name, "an older node asked for more than a message holds");
-                    return Err(WireError::Away("the documents are larger than a message together".to_owned()));
+                    return Err(WireError::NotExecuted("the documents are larger than a message together".to_owned()));
                 }
                 left -= some.iter().flatten().map(Fetched::bytes).sum::<usize>().min(left);
                 found.extend(places.drain(..some.len()).zip(some));
@@ -272,7 +273,7 @@ impl Groups<'_> {
             let copy = self.asked.to_do_it_on(self.own(range).await?);
             let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
             merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
-            at.push(Mark::of(copy.standing()));
+            at.push(Mark::of(copy.replica_position()));
         }
         // Two halves of a range stand at two positions.
         let at = at.pop().filter(|_| at.is_empty());
@@ -281,7 +282,9 @@ impl Groups<'_> {
 
     async fn own(&self, range: usize) -> Served<OwnCopy> {
         let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
-        held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", self.database.name)))
+        held.ok_or_else(|| {
+            WireError::NotExecuted(format!("the range {range} of {} is not held here", self.database.name))
+        })
     }
 }
 
@@ -365,7 +368,7 @@ impl Serving<'_> {
                 let keep = views.into_iter().map(Signature).collect();
                 reply(self.database.context.indexes.clean_up(shard, &keep).await)
             }
-            _ => reply(Err::<(), _>(ShardError::Away("this call is answered elsewhere".to_owned()))),
+            _ => reply(Err::<(), _>(ShardError::NotExecuted("this call is answered elsewhere".to_owned()))),
         }
     }
 
@@ -389,12 +392,12 @@ impl Serving<'_> {
     }
 
     /// Where the copy stands, once that is beyond a position or after a while.
-    async fn wait(&self, beyond: u64) -> Standing {
+    async fn wait(&self, beyond: u64) -> ReplicaPosition {
         let mut news = self.copy.shard.watch();
         let moved = async { drop(news.wait_for(|position| *position > beyond).await) };
         // After that time the caller asks again: so it notices when this node is gone.
         let _ = self.database.context.env.timeout(limits::COPY_WAIT, moved).await;
-        self.copy.standing()
+        self.copy.replica_position()
     }
 
     async fn compact(&self) -> Result<(), ShardError> {
@@ -413,28 +416,28 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<JudgedAt, Refusal>>> {
-        let JudgeCall { edits, caller, source, doubtful } = call;
+    async fn decide(&self, call: DecideCall) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
+        let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
         let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
         if self.database.context.env.now() >= self.until {
-            return Err(WireError::Away("its time is over".to_owned()));
+            return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
-        let verdicts = self.database.judge_own(shard, &edits, &caller).await;
-        let at = Some(Mark::of(self.copy.standing()));
-        let mut out = Vec::with_capacity(verdicts.len());
-        for (edit, mut verdict) in edits.iter().zip(verdicts) {
-            if doubtful {
-                verdict = resolve_doubt(shard, edit, verdict).await;
+        let decisions = self.database.decide_own(shard, &edits, &caller).await;
+        let at = Some(Mark::of(self.copy.replica_position()));
+        let mut out = Vec::with_capacity(decisions.len());
+        for (edit, mut decision) in edits.iter().zip(decisions) {
+            if in_doubt {
+                decision = resolve_in_doubt(shard, edit, decision).await;
             }
-            let told = |Judged { path, attachments }| JudgedAt { path, attachments, at };
-            out.push(verdict.map(told).map_err(Refusal::from));
+            let told = |AcceptedEdit { path, attachments }| AcceptedAt { path, attachments, at };
+            out.push(decision.map(told).map_err(Refusal::from));
         }
         Ok(out)
     }
 
-    /// Takes in what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
+    /// Applies what a primary stored, or, where `stored` says of what origin it is, what another copy holds.
     async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let edits = Serving::read(edits)?;
         let copy = RangeCopy::Own(self.copy.clone());
@@ -449,20 +452,20 @@ impl Serving<'_> {
         })
     }
 
-    async fn forget(&self, call: ForgetCall, asked: &Asked) -> Bytes {
+    async fn collect(&self, call: CollectionCall, asked: &Asked) -> Bytes {
         let (copy, version) = (self.copy, asked.version);
         match call {
-            ForgetCall::Tell => reply(copy.shard.told().await),
-            ForgetCall::Propose(proposal) => {
+            CollectionCall::Tell => reply(copy.shard.told().await),
+            CollectionCall::Propose(proposal) => {
                 reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
             }
-            ForgetCall::Confirm(round) => {
+            CollectionCall::Confirm(round) => {
                 reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
             }
-            ForgetCall::Open => reply(copy.shard.open_proposals().await),
-            ForgetCall::Shadows(after) => {
-                let shadows = copy.shard.shadows(after, limits::STEP_ROWS).await;
-                reply(shadows.map(|shadows| cut(shadows, |(_, path)| path.ids.len())))
+            CollectionCall::Open => reply(copy.shard.open_proposals().await),
+            CollectionCall::Markers(after) => {
+                let markers = copy.shard.markers(after, limits::STEP_ROWS).await;
+                reply(markers.map(|markers| cut(markers, |(_, path)| path.ids.len())))
             }
         }
     }
@@ -475,7 +478,7 @@ impl Serving<'_> {
         let search = found.and_then(|definition| self.database.search_of(&program, Arc::new(definition)));
         let Some(search) = search else {
             let why = "the design document has no such index".to_owned();
-            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));
+            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
         };
         match op {
             SearchOp::Search { request, update } => {
@@ -492,7 +495,7 @@ impl Serving<'_> {
         let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
         let Some(definition) = found else {
             let why = "the design document has no such view".to_owned();
-            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));
+            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
         };
         let copy = RangeCopy::Own(self.copy.clone());
         let whole = self.database.view_of(&program, Arc::new(definition));

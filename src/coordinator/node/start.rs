@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::coordinator::anti_entropy::pour::keep_pouring;
-use crate::coordinator::anti_entropy::refill::keep_refilling;
-use crate::coordinator::anti_entropy::sync::{learn_maps, sync_missed, watch_nodes};
+use crate::coordinator::anti_entropy::rebuild::keep_rebuilding;
+use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
+use crate::coordinator::anti_entropy::sync::{learn_maps, sync_lagging, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
 use crate::coordinator::consensus::maps;
 use crate::coordinator::node::serve::CopyService;
@@ -46,7 +46,7 @@ impl Coordinator {
         let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default(), forgets: Arc::default() });
         coordinator.load().await?;
-        coordinator.load_refills().await?;
+        coordinator.load_rebuilds().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
         let resumed = Arc::clone(&coordinator.context);
         coordinator.context.env.spawn(async move { resumed.drop_shards().await });
@@ -63,7 +63,7 @@ impl Coordinator {
         coordinator.keep_views();
         coordinator.watch_room();
         coordinator.keep_compacting();
-        coordinator.keep_forgetting();
+        coordinator.keep_collecting();
         coordinator.keep_resharding().await?;
         coordinator.keep_voting().await?;
         coordinator.keep_moving();
@@ -87,10 +87,10 @@ impl Coordinator {
         let (weak, context) = (Arc::downgrade(self), self.context());
         context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
-        context.env.spawn(keep_pouring(weak.clone()));
-        context.env.spawn(keep_refilling(weak.clone()));
+        context.env.spawn(keep_merging_superseded(weak.clone()));
+        context.env.spawn(keep_rebuilding(weak.clone()));
         context.env.spawn(watch_nodes(weak.clone()));
-        context.env.spawn(sync_missed(weak.clone()));
+        context.env.spawn(sync_lagging(weak.clone()));
         context.env.spawn(learn_maps(weak));
     }
 }

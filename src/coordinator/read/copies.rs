@@ -16,10 +16,10 @@ use crate::shard::{OnChange, Owner, ShardCopy, ShardError, ShardId};
 use crate::storage::StorageError;
 
 impl Database {
-    /// The nodes that hold a range, in the order in which they are to judge edits: that of the map, begun elsewhere for
+    /// The nodes that hold a range, in the order in which they become the primary: that of the map, begun elsewhere for
     /// each range, so that the work is spread.
     pub(in crate::coordinator) fn nodes_of(&self, index: usize) -> Vec<Arc<str>> {
-        self.layout().judges(index, &self.context.node)
+        self.layout().primaries(index, &self.context.node)
     }
 
     /// How many copies a range has.
@@ -43,15 +43,15 @@ impl Database {
     /// As [`Database::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
     ///
     /// # Errors
-    /// [`ShardError::Away`], too, for a copy that is not filled yet (`refill`): it is as if it were away.
+    /// [`ShardError::NotExecuted`], too, for a copy that is not filled yet (`rebuild`): it is as if it were away.
     pub(in crate::coordinator) async fn own_copy_by(
         &self,
         layout: &Layout,
         index: usize,
     ) -> Result<Option<OwnCopy>, ShardError> {
         match layout.placed.shard(index) {
-            Some(shard) if self.context.refills.is_filling(shard) => {
-                Err(ShardError::Away("the copy is made anew and not filled yet".to_owned()))
+            Some(shard) if self.context.rebuilds.is_filling(shard) => {
+                Err(ShardError::NotExecuted("the copy is made anew and not filled yet".to_owned()))
             }
             _ => self.own_copy_to_fill(layout, index).await,
         }
@@ -127,7 +127,7 @@ impl Database {
         try_join_all(self.ranges().into_iter().map(|index| self.held_copy(index))).await
     }
 
-    /// Adds an event for every change of a document, whoever waits for it; none behind that of the deletion.
+    /// Adds an event for every change of a document, regardless of who waits for it; none behind that of the deletion.
     pub(in crate::coordinator) fn tell_updates(&self) -> OnChange {
         let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
         Box::new(move || {
@@ -149,20 +149,20 @@ impl Database {
             false => Ok(RangeCopy::Remote(RemoteCopy::new(&self.target, index, node).by_map(version))),
             true => match self.own_copy_by(layout, index).await? {
                 Some(copy) => Ok(RangeCopy::Own(copy.by_map(version))),
-                None => Err(ShardError::Away("this node holds no copy".to_owned())),
+                None => Err(ShardError::NotExecuted("this node holds no copy".to_owned())),
             },
         }
     }
 
-    /// The copies of a range that can be asked now, in the order in which they are to judge: those that hold what the
-    /// others hold first. They may be none.
-    pub(in crate::coordinator) async fn judges(
+    /// The copies of a range that can be asked now, in the order in which they become the primary: those that hold what
+    /// the others hold first. They may be none.
+    pub(in crate::coordinator) async fn primaries(
         &self,
         layout: &Layout,
         index: usize,
     ) -> Result<Vec<RangeCopy>, ShardError> {
         let mut nodes: Vec<(u8, Arc<str>)> = Vec::new();
-        for node in layout.judges(index, &self.context.node) {
+        for node in layout.primaries(index, &self.context.node) {
             nodes.extend(self.context.rank(&node).map(|rank| (rank, node)));
         }
         nodes.sort_by_key(|(rank, _)| *rank);
@@ -196,9 +196,9 @@ impl Database {
     ) -> Result<Vec<RangeCopy>, ShardError> {
         if layout.is_alone(index) && !self.context.is_in_maintenance() {
             let own = self.own_copy_by(layout, index).await?;
-            return Ok(own.map(|own| RangeCopy::Own(own.briefly())).into_iter().collect());
+            return Ok(own.map(|own| RangeCopy::Own(own.inline())).into_iter().collect());
         }
-        let mut copies = self.judges(layout, index).await?;
+        let mut copies = self.primaries(layout, index).await?;
         let own = copies.iter().position(|copy| copy.node().is_none());
         if let Some(own) = own
             && (self.context.rank(&self.context.node) == Some(0) || !self.any_in_sync(index))
@@ -217,8 +217,8 @@ impl Database {
         }
         let copy = |range: &usize| {
             let shard = layout.placed.shard(*range)?;
-            let is_read = layout.is_alone(*range) && !self.context.refills.is_filling(shard);
-            layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::briefly)
+            let is_read = layout.is_alone(*range) && !self.context.rebuilds.is_filling(shard);
+            layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::inline)
         };
         ranges.iter().map(copy).collect()
     }
@@ -294,7 +294,7 @@ impl Database {
 pub(in crate::coordinator) fn no_answer(before: ShardError, error: ShardError) -> ShardError {
     match (&before, &error) {
         (ShardError::Moved, _) => before,
-        (ShardError::NoCopy { .. }, ShardError::Away(_) | ShardError::Silent(_)) => before,
+        (ShardError::NoCopy { .. }, ShardError::NotExecuted(_) | ShardError::Indeterminate(_)) => before,
         (ShardError::NoCopy { .. }, _) => error,
         _ => before,
     }

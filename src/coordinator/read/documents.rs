@@ -141,7 +141,7 @@ impl Database {
     pub async fn last_change(&self, id: &DocId) -> Result<SeqEntry, ReadError> {
         let map = self.map();
         let range = map.index_of(id);
-        Ok(entry(map.range(range), self.on_one(range, |copy| async move { copy.standing().await }).await?))
+        Ok(entry(map.range(range), self.on_one(range, |copy| async move { copy.replica_position().await }).await?))
     }
 
     /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` copies (`None`:
@@ -334,7 +334,7 @@ pub fn revs_info(fetched: &Fetched, shown: &Revision) -> Vec<(Revision, RevStatu
 }
 
 /// The generation up to which a reader who has `since` knows the attachments of `shown`: those with a higher `revpos`
-/// are news to it. 0 when none of `since` is `shown` or an ancestor of it (SPEC 'atts_since').
+/// are news to it. 0 when none of `since` is `shown` or an ancestor of it (CouchDB documentation, 'atts_since').
 pub fn known_generation(fetched: &Fetched, shown: &Revision, since: &[Revision]) -> u64 {
     let history = fetched.tree.revs_info(shown);
     history.iter().find(|(rev, _)| since.contains(rev)).map_or(0, |(rev, _)| rev.pos)

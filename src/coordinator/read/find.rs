@@ -1,15 +1,15 @@
-//! Declarative queries being answered: rows of an index or all documents, judged as they are asked for.
+//! Declarative queries being answered: rows of an index or all documents, matched as they are asked for.
 //!
-//! All documents are judged where they lie ([`crate::coordinator::read::sift`]). Rows of an index lead to documents,
-//! read a few at a time and judged as they are then; where the index alone holds what is asked for, its rows are judged
-//! in their place.
+//! All documents are matched where they lie ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to
+//! documents, read a few at a time and matched as they are then; where the index alone holds what is asked for, its
+//! rows are matched in their place.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::coordinator::read::sift::{SiftQuery, SiftRows};
+use crate::coordinator::read::filter_scan::{FilterQuery, FilterRows};
 use crate::coordinator::read::view::{Update, ViewError, ViewKeys, ViewQuery, ViewRows};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::error::ReadError;
@@ -27,7 +27,7 @@ use crate::index::mango::planner::is_covering;
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::spans::spans;
 use crate::limits;
-use crate::shard::{Fetched, Sifted, Want, live_conflicts};
+use crate::shard::{Fetched, Matched, Want, live_conflicts};
 use crate::storage::StorageError;
 use crate::storage::planted::Bug;
 use crate::world::Pool;
@@ -84,7 +84,7 @@ pub struct Hits {
 
 enum Source {
     None,
-    All(Box<SiftRows>),
+    All(Box<FilterRows>),
     Index(Box<ViewRows>),
 }
 
@@ -110,8 +110,8 @@ impl Database {
         Ok(Hits { database: Arc::clone(self), query, columns, covering, source, unread: Vec::new() })
     }
 
-    /// A query whose matches something else finds, see [`Hits::judge`].
-    pub fn judges_only(self: &Arc<Self>, query: FindQuery) -> Hits {
+    /// A query whose matches something else finds, see [`Hits::matches_of`].
+    pub fn matches_only(self: &Arc<Self>, query: FindQuery) -> Hits {
         let (database, columns) = (Arc::clone(self), Arc::default());
         Hits { database, query, columns, covering: false, source: Source::None, unread: Vec::new() }
     }
@@ -122,7 +122,7 @@ impl Database {
         let FieldRange::Between(low, high) = request.selector.field_range("_id", &query.collator) else {
             return Source::None;
         };
-        // What is no text bounds no id here; the selector still judges.
+        // What is no text bounds no id here; the selector still matches.
         let end = |bound: Option<crate::document::selector::Bound>| match bound.as_ref().and_then(|b| b.value.as_str())
         {
             Some(text) => End::Included(DocId::new(text)),
@@ -133,7 +133,7 @@ impl Database {
             let behind = End::Excluded(DocId::new(&bookmark.id));
             if request.sort.descending { end = behind } else { start = behind }
         }
-        Source::All(Box::new(self.sift(SiftQuery {
+        Source::All(Box::new(self.filter_scan(FilterQuery {
             partition: query.partition.clone(),
             start,
             end,
@@ -185,9 +185,9 @@ impl Hits {
     ///
     /// # Errors
     /// When the node cannot read.
-    pub async fn judge(&self, ids: &[DocId]) -> Result<(Vec<Hit>, u64, usize), ViewError> {
+    pub async fn matches_of(&self, ids: &[DocId]) -> Result<(Vec<Hit>, u64, usize), ViewError> {
         let most = ids.len().min(limits::FIND_DOCS_PER_FETCH);
-        self.judge_docs(ids[..most].iter().map(|id| (id.clone(), None)).collect()).await
+        self.match_docs(ids[..most].iter().map(|id| (id.clone(), None)).collect()).await
     }
 
     /// The next matches, at most `wanted`; `None` at the end.
@@ -202,7 +202,7 @@ impl Hits {
                 let with_conflicts = self.query.request.conflicts;
                 let hits = match self.r() {
                     1 => page.rows.into_iter().map(|row| Hit::of(row, with_conflicts)).collect(),
-                    _ => self.judge_all(page.rows).await?,
+                    _ => self.match_all(page.rows).await?,
                 };
                 Ok(Some(HitPage { hits, keys: page.examined, docs: page.examined }))
             }
@@ -223,10 +223,10 @@ impl Hits {
                     rows.retain(|row| (row.id.as_str() != id && !skips) || row.key != key);
                 }
                 let hits = match self.covering {
-                    true => self.judge_rows(rows).await?,
+                    true => self.match_rows(rows).await?,
                     false => {
                         let docs = rows.iter().map(|row| (row.id.clone(), Some(row.key.clone()))).collect();
-                        let (hits, docs, read) = self.judge_docs(docs).await?;
+                        let (hits, docs, read) = self.match_docs(docs).await?;
                         self.unread = rows.split_off(read);
                         keys -= self.unread.len() as u64;
                         (hits, docs)
@@ -237,9 +237,9 @@ impl Hits {
         }
     }
 
-    async fn judge_rows(&self, rows: Vec<Row>) -> Result<(Vec<Hit>, u64), ViewError> {
+    async fn match_rows(&self, rows: Vec<Row>) -> Result<(Vec<Hit>, u64), ViewError> {
         let (query, columns) = (self.query.clone(), Arc::clone(&self.columns));
-        let judge = move || {
+        let matcher = move || {
             let mut hits = Vec::with_capacity(rows.len());
             for row in rows {
                 let covered = CoveredRow::read(&columns, &row.key, row.id.as_str())?;
@@ -249,7 +249,7 @@ impl Hits {
             }
             Ok((hits, 0))
         };
-        self.judged(judge).await
+        self.matching(matcher).await
     }
 
     /// Copies to read each document from.
@@ -257,21 +257,21 @@ impl Hits {
         u32::try_from(self.query.request.r).unwrap_or(u32::MAX)
     }
 
-    /// Judges documents of single copies as several have them.
-    async fn judge_all(&self, rows: Vec<Sifted>) -> Result<Vec<Hit>, ViewError> {
+    /// Matches documents of single copies as several have them.
+    async fn match_all(&self, rows: Vec<Matched>) -> Result<Vec<Hit>, ViewError> {
         let mut rows: Vec<(DocId, Option<Bytes>)> = rows.into_iter().map(|row| (row.id, None)).collect();
         let mut hits = Vec::new();
         while !rows.is_empty() {
-            let (some, _, read) = self.judge_docs(rows.clone()).await?;
+            let (some, _, read) = self.match_docs(rows.clone()).await?;
             hits.extend(some);
             rows.drain(..read);
         }
         Ok(hits)
     }
 
-    /// Judges documents as they are now, with the keys of the rows that led to them: the first ones, as many as may be
+    /// Matches documents as they are now, with the keys of the rows that led to them: the first ones, as many as may be
     /// in memory together, one at least. Answers how many documents there were, and how many rows that was.
-    async fn judge_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
+    async fn match_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
         let wants: Vec<(DocId, Want)> = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
         let found = match &self.source {
             Source::Index(rows) if self.r() <= 1 => rows.documents(wants).await?,
@@ -279,7 +279,7 @@ impl Hits {
         };
         let read = found.len();
         let query = self.query.clone();
-        let judge = move || {
+        let matcher = move || {
             let (mut hits, mut docs) = (Vec::with_capacity(rows.len()), 0);
             for ((id, key), fetched) in rows.into_iter().zip(found) {
                 let Some((fetched, stored)) = fetched.and_then(live) else { continue };
@@ -293,27 +293,27 @@ impl Hits {
             }
             Ok((hits, docs, read))
         };
-        self.judged(judge).await
+        self.matching(matcher).await
     }
 
-    async fn judged<T: Send + 'static>(
+    async fn matching<T: Send + 'static>(
         &self,
-        judge: impl FnOnce() -> Result<T, JsonError> + Send + 'static,
+        matcher: impl FnOnce() -> Result<T, JsonError> + Send + 'static,
     ) -> Result<T, ViewError> {
-        let judged = self.database.context.env.blocking(Pool::Foreground, judge).await;
-        judged.map_err(|JsonError| {
+        let matched = self.database.context.env.blocking(Pool::Foreground, matcher).await;
+        matched.map_err(|JsonError| {
             let error = StorageError::Corrupt("the text of a document or row".to_owned());
             ReadError::Unavailable(error.into()).into()
         })
     }
 
-    /// Judges by what a hit shows and makes the texts of documents, in the order of the hits.
+    /// Matches by what a hit shows and makes the texts of documents, in the order of the hits.
     ///
     /// # Errors
     /// What is stored is damaged.
     pub async fn texts(&self, hits: Vec<Hit>) -> Result<Vec<Vec<u8>>, ViewError> {
         let (query, columns) = (self.query.clone(), Arc::clone(&self.columns));
-        self.judged(move || hits.iter().map(|hit| hit.text(&query.request, &columns)).collect()).await
+        self.matching(move || hits.iter().map(|hit| hit.text(&query.request, &columns)).collect()).await
     }
 
     /// Looks at each hit as at a document.
@@ -327,7 +327,7 @@ impl Hits {
         take: impl Fn(&mut T, &dyn Subject) -> Result<(), JsonError> + Send + 'static,
     ) -> Result<T, ViewError> {
         let columns = Arc::clone(&self.columns);
-        self.judged(move || {
+        self.matching(move || {
             for hit in &hits {
                 match hit.covered(&columns)? {
                     Some(row) => take(&mut into, &row)?,
@@ -347,7 +347,7 @@ fn live(mut fetched: Fetched) -> Option<(Fetched, StoredRevision)> {
 }
 
 impl Hit {
-    fn of(row: Sifted, with_conflicts: bool) -> Hit {
+    fn of(row: Matched, with_conflicts: bool) -> Hit {
         let conflicts = live_conflicts(&row.leaves, with_conflicts);
         Hit { id: row.id, key: None, stored: Some(row.stored), conflicts }
     }

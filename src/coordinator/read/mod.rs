@@ -2,12 +2,12 @@
 
 pub(super) mod copies;
 pub mod documents;
+pub mod filter_scan;
 pub mod find;
 pub(super) mod quorum_read;
 pub mod scan;
 pub mod search;
 pub(super) mod search_page;
-pub mod sift;
 pub(super) mod skip;
 pub mod view;
 pub(super) mod view_docs;

@@ -245,7 +245,7 @@ impl Database {
                 let source = RemoteCopy::new(&target, range, &node);
                 if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
                     tracing::debug!(%error, "a copy was not repaired by a read");
-                    context.missed(&name);
+                    context.lagging(&name);
                 }
             }
         });
@@ -315,7 +315,7 @@ impl Union {
             }
             union.tree.unite(&fetched.tree);
         }
-        // As each copy does when it takes in what it lacks.
+        // As each copy does when it applies what it lacks.
         union.tree.stem(revs_limit);
         union
     }

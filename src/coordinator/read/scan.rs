@@ -79,7 +79,7 @@ struct Head {
 }
 
 /// The list of one range.
-struct Lane {
+struct RangeCursor {
     rest: Span,
     rows: VecDeque<(DocId, Head)>,
     done: bool,
@@ -87,7 +87,7 @@ struct Lane {
 
 enum Source {
     Keys(VecDeque<Value>),
-    Lanes(Vec<(usize, Lane)>),
+    Lanes(Vec<(usize, RangeCursor)>),
 }
 
 /// A list being read.
@@ -132,60 +132,63 @@ impl AllDocs {
         }
     }
 
-    /// Takes the next rows off the lanes in order.
+    /// Takes the next rows off the range cursors in order.
     async fn merge(&mut self) -> Result<Vec<(DocId, Head)>, ReadError> {
-        let Source::Lanes(lanes) = &mut self.source else { return Ok(Vec::new()) };
+        let Source::Lanes(range_cursors) = &mut self.source else { return Ok(Vec::new()) };
         let (page, descending) = (self.query.page_rows(), self.query.descending);
         let last = descending || mutated(Mutation::RowsUnsorted);
         let mut out = Vec::new();
         let mut heads: BTreeMap<DocId, usize> = BTreeMap::new();
-        fill(&self.database, &self.query, lanes, self.skip.saturating_add(self.left)).await?;
-        for (at, (_, lane)) in lanes.iter().enumerate() {
-            heads.extend(lane.rows.front().map(|(id, _)| (id.clone(), at)));
+        fill(&self.database, &self.query, range_cursors, self.skip.saturating_add(self.left)).await?;
+        for (at, (_, range_cursor)) in range_cursors.iter().enumerate() {
+            heads.extend(range_cursor.rows.front().map(|(id, _)| (id.clone(), at)));
         }
         while out.len() < page && self.left > 0 {
             let next = if last { heads.pop_last() } else { heads.pop_first() };
             let Some((_, at)) = next else { break };
-            // Invariant: the lane stands in `heads` for its first row.
-            let row = lanes[at].1.rows.pop_front().expect("a first row");
+            // Invariant: the range cursor stands in `heads` for its first row.
+            let row = range_cursors[at].1.rows.pop_front().expect("a first row");
             if self.skip > 0 {
                 self.skip -= 1;
             } else {
                 self.left -= 1;
                 out.push(row);
             }
-            if lanes[at].1.rows.is_empty() {
-                fill(&self.database, &self.query, lanes, self.skip.saturating_add(self.left)).await?;
+            if range_cursors[at].1.rows.is_empty() {
+                fill(&self.database, &self.query, range_cursors, self.skip.saturating_add(self.left)).await?;
             }
-            heads.extend(lanes[at].1.rows.front().map(|(id, _)| (id.clone(), at)));
+            heads.extend(range_cursors[at].1.rows.front().map(|(id, _)| (id.clone(), at)));
         }
         Ok(out)
     }
 }
 
-/// Reads a page into each lane that ran empty; `wanted` rows are enough.
+/// Reads a page into each range cursor that ran empty; `wanted` rows are enough.
 async fn fill(
     database: &Database,
     query: &AllDocsQuery,
-    lanes: &mut [(usize, Lane)],
+    range_cursors: &mut [(usize, RangeCursor)],
     wanted: u64,
 ) -> Result<(), ReadError> {
     let most = fewer("list: a range read row by row", query.page_rows());
     let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, most);
-    let empty = lanes.iter().enumerate().filter(|(_, (_, lane))| lane.rows.is_empty() && !lane.done);
+    let empty = range_cursors
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, range_cursor))| range_cursor.rows.is_empty() && !range_cursor.done);
     let (places, asks): (Vec<usize>, Vec<(usize, &Span)>) =
-        empty.map(|(at, (range, lane))| (at, (*range, &lane.rest))).unzip();
+        empty.map(|(at, (range, range_cursor))| (at, (*range, &range_cursor.rest))).unzip();
     let pages = database.pages(asks, query, asked).await?;
     for (at, rows) in places.into_iter().zip(pages) {
-        let lane = &mut lanes[at].1;
+        let range_cursor = &mut range_cursors[at].1;
         // A page with documents, as of local ones all are, may be cut anywhere.
-        lane.done =
+        range_cursor.done =
             if query.include_docs || query.source == DocSource::Local { rows.is_empty() } else { rows.len() < asked };
         if let Some((last, _)) = rows.last() {
             let beyond = Bound::Excluded(last.clone());
-            if query.descending { lane.rest.high = beyond } else { lane.rest.low = beyond }
+            if query.descending { range_cursor.rest.high = beyond } else { range_cursor.rest.low = beyond }
         }
-        lane.rows = rows.into();
+        range_cursor.rows = rows.into();
     }
     Ok(())
 }
@@ -241,7 +244,7 @@ impl Database {
             }
             KeyBounds::Range { .. } => {
                 let (rest, skip) = self.skip_rows(&query, listed.and(&all)).await?;
-                (Source::Lanes(self.lanes(&query.source, rest)), skip)
+                (Source::Lanes(self.range_cursors(&query.source, rest)), skip)
             }
         };
         Ok(AllDocs { total_rows, offset, update_seq, database: Arc::clone(self), query, source, skip, left })
@@ -255,10 +258,10 @@ impl Database {
         }
     }
 
-    fn lanes(&self, source: &DocSource, span: Span) -> Vec<(usize, Lane)> {
+    fn range_cursors(&self, source: &DocSource, span: Span) -> Vec<(usize, RangeCursor)> {
         let done = span.is_empty();
-        let lane = |range| (range, Lane { rest: span.clone(), rows: VecDeque::new(), done });
-        self.ranges_of(source).into_iter().map(lane).collect()
+        let range_cursor = |range| (range, RangeCursor { rest: span.clone(), rows: VecDeque::new(), done });
+        self.ranges_of(source).into_iter().map(range_cursor).collect()
     }
 
     async fn total_rows(&self, source: &DocSource) -> Result<Option<u64>, ReadError> {

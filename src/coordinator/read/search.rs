@@ -57,7 +57,7 @@ pub struct SearchQuery {
     pub request: Request,
     /// Where the page before ended, as the client said it.
     pub bookmark: Option<String>,
-    /// Whether the index is to take in what was written before.
+    /// Whether the index is to apply first what was written before.
     pub update: bool,
 }
 
@@ -151,7 +151,7 @@ impl DatabaseSearch {
             deleted: header.deleted(),
             bytes: header.bytes(),
             position: header.position,
-            last: copy.standing().position,
+            last: copy.replica_position().position,
         })
     }
 
@@ -211,7 +211,7 @@ impl DatabaseSearch {
     /// The copies of a range in the order in which all nodes ask them.
     async fn copies(&self, range: usize) -> Result<Vec<RangeCopy>, ShardError> {
         let layout = self.database.layout();
-        Ok(self.database.admitted(&layout, range, self.database.judges(&layout, range).await?))
+        Ok(self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?))
     }
 
     fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
@@ -227,7 +227,7 @@ impl DatabaseSearch {
     /// [`SearchFailure`]; where one range refuses a search, all do.
     pub async fn ask(&self, query: SearchQuery) -> Result<SearchPage, SearchFailure> {
         let SearchQuery { mut request, bookmark, update } = query;
-        // Whoever shows a token is shown what it stands for.
+        // A request with a token sees what the token stands for.
         let update = update || self.database.floor.is_some();
         match (&request.partition, self.definition.partitioned) {
             (None, true) => return Err(SearchFailure::PartitionNeeded),

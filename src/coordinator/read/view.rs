@@ -11,12 +11,12 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::documents::RowDoc;
-use crate::coordinator::read::sift::share;
+use crate::coordinator::read::filter_scan::share;
 use crate::coordinator::read::view_groups::GroupLane;
 use crate::coordinator::read::view_reads;
 use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::design::DesignLookupError;
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::{CopyView, OwnCopy, RangeCopy, is_away};
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::seq::Seq;
@@ -32,7 +32,7 @@ use crate::shard::ShardError;
 use crate::storage::Direction;
 use crate::world::buggify::fewer;
 
-/// Whether a query waits for the view to take in what was written before.
+/// Whether a query waits for the view to apply what was written before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Update {
     /// It waits.
@@ -234,7 +234,7 @@ impl DatabaseView {
         let mut out = Vec::new();
         for range in self.database.ranges() {
             let copy = match self.database.own_copy(range).await {
-                Err(error) if error.is_damage_here() || matches!(error, ShardError::Away(_)) => None,
+                Err(error) if error.is_damage_here() || matches!(error, ShardError::NotExecuted(_)) => None,
                 copy => copy?,
             };
             if let Some(copy) = copy
@@ -257,7 +257,7 @@ impl DatabaseView {
         let layout = self.database.layout();
         let copies = match stable {
             // All nodes have them in one order.
-            true => self.database.admitted(&layout, range, self.database.judges(&layout, range).await?),
+            true => self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?),
             false => self.database.readers(&layout, range).await?,
         };
         for copy in copies {
@@ -286,7 +286,13 @@ impl DatabaseView {
                 return None;
             }
             let (header, is_building) = (index.known_header()?, index.is_building());
-            Some(Seat { header, is_building, standing: copy.standing(), view, copy: RangeCopy::Own(copy) })
+            Some(Seat {
+                header,
+                is_building,
+                replica_position: copy.replica_position(),
+                view,
+                copy: RangeCopy::Own(copy),
+            })
         };
         let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
         ranges.iter().zip(copies).map(seat).collect()
@@ -299,8 +305,8 @@ impl DatabaseView {
             Update::After => view.update_later().await?,
             Update::Never => {}
         }
-        let ((header, is_building), standing) = (view.header().await?, copy.standing().await?);
-        Ok(Seat { view, header, is_building, standing, copy })
+        let ((header, is_building), replica_position) = (view.header().await?, copy.replica_position().await?);
+        Ok(Seat { view, header, is_building, replica_position, copy })
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.
@@ -350,8 +356,8 @@ impl DatabaseView {
             spans: spans.places,
             together: VecDeque::new(),
             batch: query.likely,
-            lanes: Vec::new(),
-            group_lanes: Vec::new(),
+            range_cursors: Vec::new(),
+            group_range_cursors: Vec::new(),
             left: query.limit,
             skip: query.skip,
             view: self,
@@ -399,11 +405,11 @@ pub(in crate::coordinator) struct Seat {
     pub copy: RangeCopy,
     pub header: Header,
     pub is_building: bool,
-    pub standing: Standing,
+    pub replica_position: ReplicaPosition,
 }
 
 /// The rows of one range.
-struct Lane {
+struct RangeCursor {
     rows: VecDeque<Row>,
     rest: VecDeque<Places>,
 }
@@ -429,8 +435,8 @@ pub struct ViewRows {
     /// Rows to read next, of all ranges together.
     batch: usize,
     /// One per range, for the span being read.
-    lanes: Vec<Lane>,
-    pub(in crate::coordinator) group_lanes: Vec<GroupLane>,
+    range_cursors: Vec<RangeCursor>,
+    pub(in crate::coordinator) group_range_cursors: Vec<GroupLane>,
     pub(in crate::coordinator) skip: u64,
     pub(in crate::coordinator) left: u64,
     /// A row that was read too far.
@@ -443,8 +449,8 @@ impl ViewRows {
     pub fn state(&self) -> String {
         let map = self.view.database.map();
         let state = |(range, seat): (&usize, &Seat)| {
-            let reached = Standing { position: seat.header.position, ..seat.standing };
-            let documents = self.query.include_docs.then(|| entry(map.range(*range), seat.standing));
+            let reached = ReplicaPosition { position: seat.header.position, ..seat.replica_position };
+            let documents = self.query.include_docs.then(|| entry(map.range(*range), seat.replica_position));
             format!("{:?} {documents:?}", entry(map.range(*range), reached))
         };
         self.ranges.iter().zip(&self.seats).map(state).collect::<Vec<_>>().join(" ")
@@ -453,7 +459,7 @@ impl ViewRows {
     /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
     pub fn update_seq(&self) -> String {
         let map = self.view.database.map();
-        let reached = |seat: &Seat| Standing { position: seat.header.position, ..seat.standing };
+        let reached = |seat: &Seat| ReplicaPosition { position: seat.header.position, ..seat.replica_position };
         let entries = self.ranges.iter().zip(&self.seats).map(|(range, seat)| entry(map.range(*range), reached(seat)));
         Seq(entries.collect()).to_string()
     }
@@ -499,17 +505,18 @@ impl ViewRows {
         Ok(view_reads::count(self.seats.iter().map(|seat| &seat.view).collect(), places).await?)
     }
 
-    /// The same, and reads the first page into each lane: a store file is opened once for both.
+    /// The same, and reads the first page into each range cursor: a store file is opened once for both.
     async fn count_and_fill(&mut self, before: Places) -> Result<u64, ViewError> {
         let (direction, limit) = (self.direction(), self.page_rows());
-        let lanes = self.lanes.iter().zip(&self.seats).enumerate();
-        let reads = lanes.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let range_cursors = self.range_cursors.iter().zip(&self.seats).enumerate();
+        let reads =
+            range_cursors.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         let (mut counted, mut failed) = (0, false);
         for (at, done) in view_reads::counted_rows(&before, reads, direction, limit).await {
             match done {
                 Ok((rows, page)) => {
                     counted += rows;
-                    self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest };
+                    self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest };
                 }
                 Err(error) => {
                     failed = true;
@@ -574,11 +581,11 @@ impl ViewRows {
             let more = self.spans.len().min(limits::GROUPS_AT_ONCE - 1);
             self.together.extend(self.spans.drain(..more));
             let all: VecDeque<Places> = self.together.iter().flatten().cloned().collect();
-            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
+            self.group_range_cursors = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
             return true;
         }
-        let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
-        self.lanes = self.seats.iter().map(lane).collect();
+        let range_cursor = |_: &Seat| RangeCursor { rows: VecDeque::new(), rest: places.clone() };
+        self.range_cursors = self.seats.iter().map(range_cursor).collect();
         true
     }
 
@@ -598,23 +605,35 @@ impl ViewRows {
         if let Some(row) = self.pending.pop_front() {
             return Ok(Some(row));
         }
-        while self.lanes.iter().any(|lane| lane.rows.is_empty() && !lane.rest.is_empty()) {
+        while self
+            .range_cursors
+            .iter()
+            .any(|range_cursor| range_cursor.rows.is_empty() && !range_cursor.rest.is_empty())
+        {
             self.fill().await?;
         }
-        let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.place)));
+        let heads = self
+            .range_cursors
+            .iter()
+            .enumerate()
+            .filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.place)));
         let next = match self.query.descending {
             false => heads.min_by(|a, b| a.1.cmp(b.1)),
             true => heads.max_by(|a, b| a.1.cmp(b.1)),
         };
         let at = next.map(|(at, _)| at);
-        Ok(at.and_then(|at| self.lanes[at].rows.pop_front()))
+        Ok(at.and_then(|at| self.range_cursors[at].rows.pop_front()))
     }
 
-    /// Reads a page into each lane that ran empty.
+    /// Reads a page into each range cursor that ran empty.
     async fn fill(&mut self) -> Result<(), ViewError> {
         for _ in 0..limits::COPIES_TRIED {
             self.fill_once().await?;
-            if self.lanes.iter().all(|lane| !lane.rows.is_empty() || lane.rest.is_empty()) {
+            if self
+                .range_cursors
+                .iter()
+                .all(|range_cursor| !range_cursor.rows.is_empty() || range_cursor.rest.is_empty())
+            {
                 break;
             }
         }
@@ -632,7 +651,7 @@ impl ViewRows {
             // Of one state, as far as that is bounded. How many rows the groups have is not known.
             return wanted.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
         }
-        let batch = share(wanted.min(self.batch), self.lanes.len());
+        let batch = share(wanted.min(self.batch), self.range_cursors.len());
         // Who reads on will read more.
         self.batch = self.batch.saturating_mul(2);
         batch
@@ -640,12 +659,17 @@ impl ViewRows {
 
     async fn fill_once(&mut self) -> Result<(), ViewError> {
         let (direction, limit) = (self.direction(), self.page_rows());
-        let empty = self.lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
-        let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
-        let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let empty = self
+            .range_cursors
+            .iter()
+            .zip(&self.seats)
+            .enumerate()
+            .filter(|(_, (range_cursor, _))| range_cursor.rows.is_empty());
+        let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
+        let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         for (at, page) in view_reads::rows(reads, direction, limit).await {
             match page {
-                Ok(page) => self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest },
+                Ok(page) => self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest },
                 Err(error) => self.go_elsewhere(at, error).await?,
             }
         }

@@ -104,7 +104,7 @@ fn is_lacking(fetched: &Option<Fetched>) -> bool {
 }
 
 /// The document that goes with a row: the one that its value names by `_id`, or its own; the revision that its value
-/// names by `_rev`, or the winner (facts 'Map functions'). `None` where the `_id` is null.
+/// names by `_rev`, or the winner (`conformance/cases/views`). `None` where the `_id` is null.
 fn linked(row: &Row) -> Option<(DocId, Option<Revision>)> {
     let value = if row.value.first() == Some(&b'{') { reduce::parsed(&row.value) } else { Value::Null };
     let member = |name| value.as_object().and_then(|value| value.get(name));

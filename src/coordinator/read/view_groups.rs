@@ -46,18 +46,29 @@ impl ViewRows {
 
     /// The next group of the span with the rows of all ranges.
     async fn next_group_of_all(&mut self, by: &GroupBy, bounded: bool) -> Result<Option<GroupPart>, ViewError> {
-        while self.group_lanes.iter().any(|lane| lane.groups.is_empty() && !lane.rest.is_empty()) {
+        while self
+            .group_range_cursors
+            .iter()
+            .any(|range_cursor| range_cursor.groups.is_empty() && !range_cursor.rest.is_empty())
+        {
             self.fill_groups(by).await?;
         }
         let descending = self.query.descending;
         let span = self.together.front();
         let is_inside = |group: &&GroupPart| span.is_some_and(|span| belongs(group, span));
-        let marks = self.group_lanes.iter().filter_map(|lane| Some(&lane.groups.front().filter(is_inside)?.mark));
+        let marks = self
+            .group_range_cursors
+            .iter()
+            .filter_map(|range_cursor| Some(&range_cursor.groups.front().filter(is_inside)?.mark));
         let next = if descending { marks.max() } else { marks.min() };
         let Some(mark) = next.cloned() else { return Ok(None) };
         let is_part = |part: &GroupPart| part.mark == mark && span.is_some_and(|span| belongs(part, span));
-        let has_part = |lane: &&mut GroupLane| lane.groups.front().is_some_and(is_part);
-        let parts = self.group_lanes.iter_mut().filter(has_part).filter_map(|lane| lane.groups.pop_front());
+        let has_part = |range_cursor: &&mut GroupLane| range_cursor.groups.front().is_some_and(is_part);
+        let parts = self
+            .group_range_cursors
+            .iter_mut()
+            .filter(has_part)
+            .filter_map(|range_cursor| range_cursor.groups.pop_front());
         Ok(joined(parts, descending, bounded)?)
     }
 
@@ -66,13 +77,17 @@ impl ViewRows {
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
         // Every range may have a part of every group.
         let limit = wanted.clamp(1, limits::GROUPS_AT_ONCE);
-        let empty =
-            self.group_lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.groups.is_empty());
-        let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
-        let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let empty = self
+            .group_range_cursors
+            .iter()
+            .zip(&self.seats)
+            .enumerate()
+            .filter(|(_, (range_cursor, _))| range_cursor.groups.is_empty());
+        let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
+        let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         for (at, page) in view_reads::groups(reads, by, limit).await {
             match page {
-                Ok(page) => self.group_lanes[at] = GroupLane { groups: page.groups.into(), rest: page.rest },
+                Ok(page) => self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest },
                 Err(error) => self.go_elsewhere(at, error).await?,
             }
         }

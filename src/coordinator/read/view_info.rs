@@ -20,11 +20,11 @@ pub struct ViewsInfo {
     pub signature: String,
     /// The language of its functions.
     pub language: String,
-    /// Changes of the database that the views have taken in, those of the least advanced one.
+    /// Changes of the database that the views have applied, those of the least advanced one.
     pub update_seq: u64,
-    /// Purges that they have taken in.
+    /// Purges that they have applied.
     pub purge_seq: u64,
-    /// Changes that they have still to take in.
+    /// Changes that they have still to apply.
     pub pending: u64,
     /// Whether one is being built.
     pub updating: bool,
@@ -86,7 +86,7 @@ impl Database {
             }
         }
         for range in self.ranges() {
-            for copy in self.judges(&self.layout(), range).await? {
+            for copy in self.primaries(&self.layout(), range).await? {
                 match copy {
                     RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
                     RangeCopy::Remote(copy) => {

@@ -1,6 +1,7 @@
 //! What the views of one design document are to each other: where one fails, all fail, as in CouchDB, which builds one
-//! index of them. That is a map function that throws a fatal error, or a value that `_stats` refuses (facts 'Map
-//! functions', 'Reduce'). A function that runs out of time or memory costs its own view's queries alone.
+//! index of them. That is a map function that throws a fatal error, or a value that `_stats` refuses
+//! (`conformance/cases/views`). A function that runs out of time or memory costs its own view's queries
+//! alone.
 //!
 //! A build fills all views that stand where the one stands that is asked for (`index/build.rs`). Of the others only
 //! those that can fail are brought up to date, and only where the shard has changed since. Neither with `[settee]

@@ -69,7 +69,7 @@ impl Database {
     }
 }
 
-/// Changes that the indexes of all ranges have taken in.
+/// Changes that the indexes of all ranges have applied.
 async fn reached(indexes: &[ViewIndex]) -> Result<u64, ViewError> {
     let headers = try_join_all(indexes.iter().map(ViewIndex::header)).await?;
     Ok(headers.into_iter().map(|header| header.position).sum())

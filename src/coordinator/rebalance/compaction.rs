@@ -105,15 +105,15 @@ impl Database {
         Ok(true)
     }
 
-    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
-    /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was
-    /// removed, too, until the range is moved off it: the node may be added again.
+    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own child
+    /// shards have not applied yet, for those would bring back what was purged. That holds for the copy of a node that
+    /// was removed, too, until the range is moved off it: the node may be added again.
     pub(in crate::coordinator) async fn purges_to_keep(
         &self,
         index: usize,
         copy: &ShardCopy,
     ) -> Result<u64, ShardError> {
-        if self.heirs(index).await?.is_some() {
+        if self.children(index).await?.is_some() {
             return Ok(u64::MAX);
         }
         let mut keep = self.purged_infos_limit();
@@ -139,7 +139,7 @@ impl Database {
     /// Has the other nodes begin to compact their copies.
     async fn compact_elsewhere(&self) {
         for index in self.ranges() {
-            for copy in self.judges(&self.layout(), index).await.unwrap_or_default() {
+            for copy in self.primaries(&self.layout(), index).await.unwrap_or_default() {
                 if let RangeCopy::Remote(copy) = copy
                     && let Err(error) = copy.compact().await
                 {
@@ -164,7 +164,7 @@ impl Coordinator {
                 env.sleep(limits::COMPACTION_PAUSE).await;
                 let Some(coordinator) = weak.upgrade() else { return };
                 // Here, for it takes no task of its own until somebody asks for it.
-                coordinator.keep_forgetting();
+                coordinator.keep_collecting();
                 coordinator.compact_what_is_due().await;
             }
         });

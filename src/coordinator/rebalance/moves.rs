@@ -2,7 +2,7 @@
 //!
 //! A move is two or three versions of the map (`joint`). First the new node is named beside the old ones: writes go to
 //! it, too, and count in what was and in what comes to be. It fills its copy from the others and, when it has all of
-//! them, takes the place of the old one, which from then on takes no writes. When it has taken in what that one still
+//! them, takes the place of the old one, which from then on takes no writes. When it has applied what that one still
 //! had, the old copy goes. The node that gets a copy drives its move, and goes on with it after a stop; where none gets
 //! one, the first of those that stay does. A node that was removed from the cluster is waited for no more.
 
@@ -251,20 +251,21 @@ impl Coordinator {
         if moved.leaving {
             let from = moved.from.as_deref().unwrap_or_default();
             if !context.is_gone(from) {
-                self.take_in(database, moved.range as usize, from).await?;
+                self.pull_from(database, moved.range as usize, from).await?;
             }
             self.change_map(database, |known| Ok(known.with_end(moved)?)).await?;
             return Ok(());
         }
         let mut nodes = database.nodes_of(moved.range as usize);
-        // From those in step a new copy hears of what was purged, before it reads one that may have been put back.
+        // From those in sync a new copy hears of what was purged, before it reads one that may have been restored from
+        // a backup.
         nodes.sort_by_key(|node| context.rank(node).unwrap_or(u8::MAX));
         let (mut there, mut whole) = (0, 0);
         for node in nodes.iter().filter(|node| !context.is_gone(node)) {
             there += 1;
             let done = match moved.to {
                 _ if *node == context.node => Ok(()),
-                Some(_) => self.take_in(database, moved.range as usize, node).await,
+                Some(_) => self.pull_from(database, moved.range as usize, node).await,
                 None => self.confirm(database, node).await,
             };
             match done {
@@ -293,8 +294,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what the copy of a range on a node has, which from then on refuses what is of an older map.
-    async fn take_in(&self, database: &Database, range: usize, node: &str) -> Result<(), Waits> {
+    /// Applies what the copy of a range on a node has, which from then on refuses what is of an older map.
+    async fn pull_from(&self, database: &Database, range: usize, node: &str) -> Result<(), Waits> {
         self.confirm(database, node).await?;
         database.pull_copy(range, &node.into()).await?;
         Ok(())

@@ -1,8 +1,8 @@
 //! Jobs that split ranges: one for each copy, run by the node that holds it.
 //!
-//! A job fills the heirs of its copy, waits until those of the other nodes are filled, too, and has the map changed;
-//! all nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node that was
-//! stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
+//! A job fills the child shards of its copy, waits until those of the other nodes are filled, too, and has the map
+//! changed; all nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node
+//! that was stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -293,7 +293,7 @@ impl Coordinator {
     }
 
     /// Brings what is on disk of a job, or of whether they run, to what is in memory when it is written: what was noted
-    /// last is what stays, whoever writes first.
+    /// last is what stays, regardless of who writes first.
     async fn store(&self, id: &str) -> Result<(), ShardError> {
         let (context, id) = (Arc::clone(self.context()), id.to_owned());
         let job = move |view: &mut WriteView<'_>| {
@@ -365,7 +365,7 @@ impl Coordinator {
             self.note_step(run, JobState::Running, Some(step.to_owned()));
         };
         if live_range(&database, job).is_some() {
-            self.fill_heirs(&database, job, &note).await?;
+            self.fill_children(&database, job, &note).await?;
             note(READY);
             self.store(&job.id).await.map_err(|error| error.to_string())?;
             self.switch(&database, job).await?;
@@ -374,9 +374,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Fills the heirs of this node's copy of a job's range. Where a move takes the copy to another node meanwhile
-    /// there is nothing to fill, and nobody has to wait for this one.
-    async fn fill_heirs(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
+    /// Fills the child shards of this node's copy of a job's range. Where a move takes the copy to another node
+    /// meanwhile there is nothing to fill, and nobody has to wait for this one.
+    async fn fill_children(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
         while let Some(range) = live_range(database, job) {
             let filled = {
@@ -390,10 +390,10 @@ impl Coordinator {
                     tracing::debug!(id = job.id, %error, "the copy went to another node");
                     return self.abandon(job).await.map_err(|error| error.to_string());
                 }
-                // It is made anew first; that waits for the end of the heirs.
+                // It is made anew first; that waits for the end of the child shards.
                 Err(error) if database.is_unsound(range) => {
                     tracing::info!(id = job.id, %error, "a split waits until a copy is made anew");
-                    if database.heirs(range).await.is_ok_and(|heirs| heirs.is_some()) {
+                    if database.children(range).await.is_ok_and(|children| children.is_some()) {
                         self.abandon(job).await.map_err(|error| error.to_string())?;
                     }
                     self.env().sleep(limits::RESHARD_LOOK).await;
@@ -406,15 +406,15 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether all nodes that are there have filled the heirs of a job's range.
+    /// Whether all nodes that are there have filled the child shards of a job's range.
     async fn all_filled(&self, job: &Job) -> bool {
         let jobs = self.reshard_jobs().await;
         let same = |other: &&Job| other.instance == job.instance && other.range == job.range;
         jobs.iter().filter(same).all(Job::is_ready)
     }
 
-    /// Has the map changed, once all nodes that are there have filled their heirs and no copy of the range is on its
-    /// way.
+    /// Has the map changed, once all nodes that are there have filled their child shards and no copy of the range is on
+    /// its way.
     async fn switch(&self, database: &Arc<Database>, job: &Job) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
         while let Some(range) = live_range(database, job) {
@@ -437,7 +437,7 @@ impl Coordinator {
 
 /// What is told where nodes did not answer.
 fn no_answer(nodes: &[Arc<str>]) -> DatabaseError {
-    DatabaseError::Unavailable(ShardError::Away(format!("{} did not answer", nodes.join(", "))))
+    DatabaseError::Unavailable(ShardError::NotExecuted(format!("{} did not answer", nodes.join(", "))))
 }
 
 /// The number of a job's range while it is not split.

@@ -1,9 +1,9 @@
 //! Splitting this node's copy of a range in two.
 //!
-//! [`Database::prepare`] fills two heirs beside the copy while it is read and written: all documents, what changed
-//! meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the heirs in its place, in
-//! one commit with the record of the database. Heirs that were begun are in the record, so that a stop of the node only
-//! delays it. The old copy can be read until nobody does any more; then its shard goes.
+//! [`Database::prepare`] fills two child shards beside the copy while it is read and written: all documents, what
+//! changed meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the child shards in
+//! its place, in one commit with the record of the database. Child shards that were begun are in the record, so that a
+//! stop of the node only delays it. The old copy can be read until nobody does any more; then its shard goes.
 //!
 //! Every node does this for its own copies once the map of the database says so (`maps`); those that prepared before
 //! have no more to do then than a moment's work.
@@ -17,7 +17,7 @@ use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::halves::Halves;
 use crate::coordinator::replica::range_copy::{ORIGIN, OwnCopy, RangeCopy};
 use crate::coordinator::topology::events::EventKind;
-use crate::coordinator::topology::record::{self, Heirs, MapRecord, Record};
+use crate::coordinator::topology::record::{self, Children, MapRecord, Record};
 use crate::document::id::DocId;
 use crate::index::Definition;
 use crate::limits;
@@ -28,7 +28,7 @@ use crate::storage::{ShardEngine, StorageError, View, WriteView};
 pub(in crate::coordinator) type Note<'n> = &'n (dyn Fn(&'static str) + Send + Sync);
 
 impl Database {
-    /// Fills the heirs of this node's copy of a range; the second call for a range waits for the first.
+    /// Fills the child shards of this node's copy of a range; the second call for a range waits for the first.
     pub(in crate::coordinator) async fn prepare(
         self: &Arc<Self>,
         range: usize,
@@ -54,13 +54,13 @@ impl Database {
         cell.get_or_try_init(prepare).await.cloned()
     }
 
-    /// Opens the heirs of a copy; new ones are in the record on return.
+    /// Opens the child shards of a copy; new ones are in the record on return.
     async fn halves_of(
         self: &Arc<Self>,
         (range, cell): (usize, &Arc<OnceCell<Halves>>),
         own: &OwnCopy,
     ) -> Result<Halves, ShardError> {
-        let numbers = self.heirs_of(range, cell).await?;
+        let numbers = self.children_of(range, cell).await?;
         let in_place = Arc::new(AtomicBool::new(false));
         let mut copies = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -86,33 +86,33 @@ impl Database {
         Ok(Halves { copies, sorter, in_place })
     }
 
-    /// The shards of a range's heirs, as the record has them or new ones.
-    async fn heirs_of(self: &Arc<Self>, range: usize, cell: &Arc<OnceCell<Halves>>) -> Result<[u64; 2], ShardError> {
+    /// The shards of a range's child shards, as the record has them or new ones.
+    async fn children_of(self: &Arc<Self>, range: usize, cell: &Arc<OnceCell<Halves>>) -> Result<[u64; 2], ShardError> {
         let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
         let fresh = shard::allocate_in(&self.context.storage, engine, 2).await?;
-        let fresh = Heirs { range: range as u32, shards: [fresh[0].0, fresh[1].0] };
+        let fresh = Children { range: range as u32, shards: [fresh[0].0, fresh[1].0] };
         let (database, cell) = (Arc::clone(self), Arc::clone(cell));
         self.write_record(move |record, _| {
             database.unless_abandoned(range, &cell, || {})?;
             if record.splits.contains(&fresh.range) {
                 return Err(ShardError::Moved);
             }
-            let begun = record.heirs.iter().find(|heirs| heirs.range == fresh.range).copied();
+            let begun = record.children.iter().find(|children| children.range == fresh.range).copied();
             if begun.is_none() {
-                record.heirs.push(fresh);
+                record.children.push(fresh);
             }
             Ok(begun.unwrap_or(fresh).shards)
         })
         .await
     }
 
-    /// The heirs of a range that were begun and are not in its place yet.
-    pub(in crate::coordinator) async fn heirs(&self, range: usize) -> Result<Option<Heirs>, ShardError> {
+    /// The child shards of a range that were begun and are not in its place yet.
+    pub(in crate::coordinator) async fn children(&self, range: usize) -> Result<Option<Children>, ShardError> {
         let key = record::key(&self.name);
         let stored = self.context.storage.read(move |view: &dyn View| view.get(&key)).await?;
         let record = stored.map(|bytes| Record::decode(&bytes)).transpose()?;
-        let heirs = |record: Record| record.heirs.into_iter().find(|heirs| heirs.range as usize == range);
-        Ok(record.and_then(heirs))
+        let children = |record: Record| record.children.into_iter().find(|children| children.range as usize == range);
+        Ok(record.and_then(children))
     }
 
     /// Does a step of a preparation, unless that was given up meanwhile.
@@ -132,8 +132,8 @@ impl Database {
         }
     }
 
-    /// Builds the views on the heirs, so that queries do not wait for that later. One that fails is built when somebody
-    /// asks for it.
+    /// Builds the views on the child shards, so that queries do not wait for that later. One that fails is built when
+    /// somebody asks for it.
     async fn build_views(self: &Arc<Self>, range: usize, halves: &Halves) {
         let programs = match self.programs().await {
             Ok(programs) => programs,
@@ -151,7 +151,7 @@ impl Database {
         }
     }
 
-    /// Ends this node's copy of a range and puts its heirs in its place. The record then says what `maps` says.
+    /// Ends this node's copy of a range and puts its child shards in its place. The record then says what `maps` says.
     pub(in crate::coordinator) async fn divide(
         self: &Arc<Self>,
         range: usize,
@@ -165,7 +165,7 @@ impl Database {
             match own.shard.hand_over(halves.shards(), Arc::clone(&halves.sorter), record).await {
                 Ok(true) => break,
                 // An attachment came in the last moment, or a lot of documents.
-                Ok(false) | Err(ShardError::Away(_)) => {}
+                Ok(false) | Err(ShardError::NotExecuted(_)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -188,13 +188,13 @@ impl Database {
                 Ok(record) => record,
                 Err(error) => return Ok(Err(error)),
             };
-            let heirs = Heirs { range: range as u32, shards: halves.shards().map(|shard| shard.id().0) };
+            let children = Children { range: range as u32, shards: halves.shards().map(|shard| shard.id().0) };
             // Others would be shards that are being dropped.
-            let Some(at) = record.heirs.iter().position(|begun| *begun == heirs) else {
+            let Some(at) = record.children.iter().position(|begun| *begun == children) else {
                 return Ok(Err(ShardError::Moved));
             };
-            record.heirs.remove(at);
-            record.shards.extend(heirs.shards);
+            record.children.remove(at);
+            record.shards.extend(children.shards);
             record.set_places(places);
             view.put(record::key(&database.name), record.encode());
             view.after_commit(move || {
@@ -207,16 +207,16 @@ impl Database {
         }
     }
 
-    /// Gives up the heirs of a range, unless it is divided by then. Should the map say later that it is, others are
-    /// filled.
+    /// Gives up the child shards of a range, unless it is divided by then. Should the map say later that it is, others
+    /// are filled.
     pub(in crate::coordinator) async fn abandon(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
-        // A map that is being followed has its heirs.
+        // A map that is being followed has its child shards.
         let _alone = self.following.lock().await;
-        if self.map().is_live(range) { self.give_up_heirs(range).await } else { Ok(()) }
+        if self.map().is_live(range) { self.discard_children(range).await } else { Ok(()) }
     }
 
-    /// As [`Database::abandon`], of a range that is not divided, by whoever follows a map.
-    pub(in crate::coordinator) async fn give_up_heirs(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
+    /// As [`Database::abandon`], of a range that is not divided, by the one that follows a map.
+    pub(in crate::coordinator) async fn discard_children(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
         // One that is not open mirrors nothing, and may be damaged.
         let own = self.layout().cell(range).get().cloned();
         let halves = {
@@ -225,8 +225,10 @@ impl Database {
             halves.remove(&range)
         };
         self.write_record(move |record, view| {
-            let given_up = record.heirs.extract_if(.., |heirs| heirs.range as usize == range);
-            given_up.flat_map(|heirs| heirs.shards).for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+            let given_up = record.children.extract_if(.., |children| children.range as usize == range);
+            given_up
+                .flat_map(|children| children.shards)
+                .for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
             Ok(())
         })
         .await?;

@@ -2,7 +2,7 @@
 //! lost, gets that answer, or waits for it.
 //!
 //! In memory and bounded: after a restart, or many calls later, a repeated call is a new one. The caller says in it
-//! that it is repeated, and a judge does not take a conflict with itself for one (`judge::resolve_doubt`).
+//! that it is repeated, and a primary does not take a conflict with itself for one (`primary::resolve_in_doubt`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

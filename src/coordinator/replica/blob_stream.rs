@@ -149,7 +149,7 @@ pub(in crate::coordinator) struct Mender {
 }
 
 impl Mender {
-    /// Does it in the background. Whoever reads meanwhile keeps the damaged file.
+    /// Does it in the background. The one that reads meanwhile keeps the damaged file.
     pub fn start(self, env: &Env) {
         env.spawn(async move {
             let Mender { copy, attachment, source } = self;

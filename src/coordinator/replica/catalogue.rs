@@ -1,6 +1,6 @@
 //! The databases of the node: durable records, the cache of names, and the handles of those in use.
 //!
-//! The committer orders all changes: a job judges against the records it sees, and the cache follows in the hook that
+//! The committer orders all changes: a job decides against the records it sees, and the cache follows in the hook that
 //! runs when the job is durable. So the cache never shows what a crash could take back, and agrees with the store on
 //! the order of two changes of one name. A removed database's shards go in the background, taken up again after a
 //! crash.
@@ -21,7 +21,7 @@ use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::events::{DatabaseEvent, EventKind};
 use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::topology::record::{self, Known, Record, Settings};
-use crate::coordinator::topology::{aside, names, placement, rows};
+use crate::coordinator::topology::{names, placement, rows, superseded};
 use crate::document::security;
 use crate::index::Indexes;
 use crate::limits;
@@ -149,7 +149,8 @@ impl Coordinator {
         self.detached(async move { coordinator.create(&name, record).await }).await
     }
 
-    /// Runs a change of the catalogue in a task of its own: what follows its commit happens whoever waits for it.
+    /// Runs a change of the catalogue in a task of its own: what follows its commit happens regardless of who waits for
+    /// it.
     async fn detached<T: Send + 'static>(&self, change: impl Future<Output = T> + Send + 'static) -> T {
         match self.context.env.spawn_with(change).await {
             Some(done) => done,
@@ -200,20 +201,20 @@ impl Coordinator {
             }
             let replaces = old.is_some();
             if let Some(old) = old {
-                let aside = record::aside_key(&own_name, &old.instance);
+                let superseded = record::superseded_key(&own_name, &old.instance);
                 if old.instance != record.instance {
                     view.put(record::tomb_key(&own_name, &old.instance), record::UNITED.to_vec());
-                } else if old.version != record.version || view.get(&aside)?.is_some() {
+                } else if old.version != record.version || view.get(&superseded)?.is_some() {
                     // The map went on, or what it left before is not written into the database yet.
                     return Ok(Ok(Created::Done));
                 }
-                view.put(aside, old.encode());
+                view.put(superseded, old.encode());
             }
             view.put(key, record.encode());
             view.after_commit(move || {
                 if replaces {
                     this.context.begins_anew(&own_name);
-                    this.context.aside.notify_one();
+                    this.context.superseded.notify_one();
                 }
                 exchange(&this.cache, &own_name, Some(record));
                 this.context.events.add(&own_name, EventKind::Created);
@@ -231,7 +232,12 @@ impl Coordinator {
             let fine = (1..=limits::Q_MAX).contains(&value);
             if fine { Ok(value) } else { Err(DatabaseError::IllegalNumber { parameter }) }
         };
-        let q = number(options.q, "q", limits::Q_DEFAULT, "q")?;
+        let q = number(
+            options.q,
+            "q",
+            if config.follows_couchdb() { limits::Q_OF_COUCHDB } else { limits::Q_DEFAULT },
+            "q",
+        )?;
         let n = number(options.n, "n", limits::N_DEFAULT, "n")?;
         let rule = options.placement.clone().or_else(|| config.get("cluster", "placement"));
         let zones = rule.as_deref().map(names::parse_placement).transpose()?;
@@ -256,7 +262,7 @@ impl Coordinator {
             moved: 0,
             splits: Vec::new(),
             moves: Vec::new(),
-            heirs: Vec::new(),
+            children: Vec::new(),
             created_s: self.context.env.wall().as_secs(),
             settings: Settings { security, ..Settings::default() },
         })
@@ -305,7 +311,7 @@ impl Coordinator {
                 if leaves_mark {
                     view.put(record::tomb_key(&own_name, wanted), record::DELETED.to_vec());
                 }
-                aside::drop_asides_of(view, &own_name, wanted)?;
+                superseded::drop_superseded_of(view, &own_name, wanted)?;
             }
             let found = view.get(&key)?.map(|bytes| Record::decode(&bytes)).transpose()?;
             let fits = |found: &Record| wanted.as_ref().is_none_or(|wanted| *wanted == found.instance);
@@ -314,14 +320,14 @@ impl Coordinator {
                 view.delete(key);
             }
             let mut gone = match wanted {
-                None => aside::delete_united(view, &own_name)?,
+                None => superseded::delete_united(view, &own_name)?,
                 Some(_) => Vec::new(),
             };
             if has_others && leaves_mark {
                 view.put(record::tomb_key(&own_name, &record.instance), record::DELETED.to_vec());
             }
             record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
-            aside::drop_asides_of(view, &own_name, "")?;
+            superseded::drop_superseded_of(view, &own_name, "")?;
             view.delete(record::ballot_key(&own_name, &record.instance));
             view.after_commit(move || {
                 exchange(&this.cache, &own_name, None);

@@ -10,15 +10,15 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::replica::answered::Answered;
-use crate::coordinator::replica::doubts::Doubts;
 use crate::coordinator::replica::epoch::NodeEpochs;
+use crate::coordinator::replica::in_doubt::InDoubt;
 use crate::coordinator::replica::in_sync::{Begun, InSync};
 use crate::coordinator::replica::jobs::Jobs;
 use crate::coordinator::replica::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::replica::rebalancing::Rebalancing;
-use crate::coordinator::replica::refills::Refills;
+use crate::coordinator::replica::rebuilds::Rebuilds;
 use crate::coordinator::replica::seat::Voting;
-use crate::coordinator::replica::turns::Turns;
+use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::replica::uploads::Uploads;
 use crate::coordinator::topology::budget::Budgets;
 use crate::coordinator::topology::events::Events;
@@ -67,12 +67,12 @@ pub(in crate::coordinator) struct Context {
     pub in_sync: InSync,
     /// Databases of which a copy missed something. A blocking lock: held for set operations only.
     /// The value: whether other nodes are to be told.
-    missed: BlockingMutex<BTreeMap<String, bool>>,
+    lagging: BlockingMutex<BTreeMap<String, bool>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
-    /// are filled (`pour`). The value: how often they began. A blocking lock, as above.
+    /// are filled (`superseded`). The value: how often they began. A blocking lock, as above.
     unfilled: BlockingMutex<BTreeMap<String, u64>>,
-    /// Tells that a database stands aside.
-    pub aside: Notify,
+    /// Tells that a database is superseded.
+    pub superseded: Notify,
     /// Tells that there are databases of which a copy missed something.
     pub missing: Notify,
     /// Databases whose map another node knows better. A blocking lock, as above.
@@ -80,9 +80,9 @@ pub(in crate::coordinator) struct Context {
     /// Tells that there are such databases.
     pub outdated: Notify,
     /// Nodes that are being told to look for databases which they do not know.
-    pub reminding: Turns,
+    pub reminding: SingleFlight,
     /// Nodes of which this one asks what databases they know.
-    pub learning: Turns,
+    pub learning: SingleFlight,
     /// Counts the maps that this node went over to: copies may be on their way to it, or have arrived.
     pub moving: watch::Sender<u64>,
     /// One permit for each copy that is being filled here.
@@ -90,9 +90,9 @@ pub(in crate::coordinator) struct Context {
     /// What is carried out to even out the load.
     pub rebalancing: Rebalancing,
     /// What other nodes wrote here lately.
-    pub doubts: Doubts,
+    pub in_doubt: InDoubt,
     /// Copies here that are made anew.
-    pub refills: Refills,
+    pub rebuilds: Rebuilds,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
     /// Who votes about maps.
@@ -130,19 +130,19 @@ impl Context {
             answered: Answered::default(),
             states: BlockingMutex::default(),
             in_sync: InSync::new(is_alone),
-            missed: BlockingMutex::default(),
+            lagging: BlockingMutex::default(),
             unfilled: BlockingMutex::default(),
-            aside: Notify::new(),
+            superseded: Notify::new(),
             missing: Notify::new(),
             stale: BlockingMutex::default(),
             outdated: Notify::new(),
-            reminding: Turns::default(),
-            learning: Turns::default(),
+            reminding: SingleFlight::default(),
+            learning: SingleFlight::default(),
             moving: watch::Sender::new(0),
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),
-            doubts: Doubts::default(),
-            refills: Refills::default(),
+            in_doubt: InDoubt::default(),
+            rebuilds: Rebuilds::default(),
             jobs: Jobs::default(),
             voting: Voting::default(),
             env,
@@ -168,7 +168,7 @@ impl Context {
 
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
-        let is_filled = self.unfilled_names().is_empty() && !self.refills.any_late();
+        let is_filled = self.unfilled_names().is_empty() && !self.rebuilds.any_late();
         NodeState { in_sync: self.in_sync.is(self.env.now()) && is_filled, maintenance: self.takes_no_part() }
     }
 
@@ -210,7 +210,7 @@ impl Context {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what a node says of itself; `None` when its connection is lost.
+    /// Applies what a node says of itself; `None` when its connection is lost.
     pub fn set_state(&self, node: &str, state: Option<NodeState>) {
         match state {
             Some(state) => drop(self.states().insert(node.into(), state)),
@@ -275,28 +275,28 @@ impl Context {
     /// Sends a call about the set of databases to a node.
     pub async fn call_catalogue(&self, node: &str, body: Bytes, urgency: Urgency) -> Result<Bytes, CallError> {
         if !self.peers.is_up(node) {
-            return Err(CallError::Away(format!("{node} is down")));
+            return Err(CallError::NotExecuted(format!("{node} is down")));
         }
         let call = Call { service: Service::Catalogue, urgency, body, limit: limits::COPY_CALL };
         self.peers.call(node, call).await
     }
 
-    /// Notes that a copy of a database missed something: the copies are brought in step soon, on all nodes.
-    pub fn missed(&self, database: &str) {
-        self.note_missed(database, true);
+    /// Notes that a copy of a database missed something: the copies are brought in sync soon, on all nodes.
+    pub fn lagging(&self, database: &str) {
+        self.note_lagging(database, true);
     }
 
     /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
     pub fn took_edit(&self, node: &str, database: &str) {
-        self.doubts.note(node, database);
+        self.in_doubt.note(node, database);
         if !self.peers.is_up(node) {
-            self.missed(database);
+            self.lagging(database);
         }
     }
 
     /// Notes that a copy here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
-        self.note_missed(database, false);
+        self.note_lagging(database, false);
     }
 
     /// Notes that a node knows a later map of a database: it is learned soon.
@@ -310,23 +310,23 @@ impl Context {
         std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn note_missed(&self, database: &str, tell: bool) {
-        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_empty = missed.is_empty();
-        *missed.entry(database.to_owned()).or_default() |= tell;
+    fn note_lagging(&self, database: &str, tell: bool) {
+        let mut lagging = self.lagging.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = lagging.is_empty();
+        *lagging.entry(database.to_owned()).or_default() |= tell;
         if was_empty {
             self.missing.notify_one();
         }
     }
 
     /// Takes the names of databases of which a copy missed something.
-    pub fn take_missed(&self) -> BTreeMap<String, bool> {
-        std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take_lagging(&self) -> BTreeMap<String, bool> {
+        std::mem::take(&mut *self.lagging.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that everything was pulled from a node since then; true when this makes the node in sync: it has met all
     /// that are there.
-    pub fn met(&self, node: &Arc<str>, begun: Begun) -> bool {
+    pub fn compared(&self, node: &Arc<str>, begun: Begun) -> bool {
         let up: Vec<Arc<str>> = self.others().into_iter().filter(|node| self.peers.is_up(node)).collect();
         !self.takes_no_part() && self.in_sync.ended(node, begun, &up)
     }

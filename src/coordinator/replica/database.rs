@@ -13,7 +13,7 @@ use crate::coordinator::replica::design::Designs;
 use crate::coordinator::replica::floor::Floor;
 use crate::coordinator::replica::halves::Halves;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::Target;
 use crate::coordinator::topology::error::{ReadError, SettingError};
@@ -47,7 +47,7 @@ pub struct Shared {
     pub(in crate::coordinator) layout: RwLock<Arc<Layout>>,
     /// Tells of a new layout: its version, and how many ranges were ever made.
     pub(in crate::coordinator) moved: watch::Sender<(u64, usize)>,
-    /// Heirs of ranges that are being split. A blocking lock, as above.
+    /// Child shards of ranges that are being split. A blocking lock, as above.
     halves: Mutex<BTreeMap<usize, Arc<OnceCell<Halves>>>>,
     /// Held while the copies here go over to another map.
     pub(in crate::coordinator) following: AsyncMutex<()>,
@@ -190,14 +190,16 @@ impl Database {
     }
 
     async fn try_info(&self, map: &ShardMap) -> Result<DatabaseInfo, ReadError> {
-        let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) = self.infos(map.live()).await?.into_iter().unzip();
+        let (infos, replica_positions): (Vec<ShardInfo>, Vec<ReplicaPosition>) =
+            self.infos(map.live()).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
         let majority = majority(map.n);
-        let purges = infos.iter().zip(&standings).map(|(i, at)| Standing { position: i.purge_seq, ..*at });
+        let purges =
+            infos.iter().zip(&replica_positions).map(|(i, at)| ReplicaPosition { position: i.purge_seq, ..*at });
         Ok(DatabaseInfo {
             doc_count: sum(|i| i.doc_count),
             doc_del_count: sum(|i| i.doc_del_count),
-            update_seq: seq_at(map, standings.iter().copied()).to_string(),
+            update_seq: seq_at(map, replica_positions.iter().copied()).to_string(),
             purge_seq: seq_at(map, purges).to_string(),
             sizes: Sizes {
                 active: sum(|i| i.sizes.active),
@@ -290,6 +292,11 @@ impl Database {
         self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
     }
 
+    /// `instance_start_time`: 0, or with `[settee] follow = couchdb-3.5` when it was made, in seconds since the Unix epoch.
+    pub fn start_time(&self) -> String {
+        if self.context.config.follows_couchdb() { self.known.created_s.to_string() } else { "0".to_owned() }
+    }
+
     /// How often its map was changed, and when it was made, in seconds since the Unix epoch.
     pub fn map_version(&self) -> (u64, u64) {
         (self.layout().placed.version, self.known.created_s)
@@ -314,14 +321,22 @@ impl Database {
 }
 
 /// The sequence of one position in each range, in ring order.
-pub(in crate::coordinator) fn seq_at(map: &ShardMap, standings: impl IntoIterator<Item = Standing>) -> Seq {
-    Seq(map.live().iter().zip(standings).map(|(index, standing)| entry(map.range(*index), standing)).collect())
+pub(in crate::coordinator) fn seq_at(
+    map: &ShardMap,
+    replica_positions: impl IntoIterator<Item = ReplicaPosition>,
+) -> Seq {
+    Seq(map
+        .live()
+        .iter()
+        .zip(replica_positions)
+        .map(|(index, replica_position)| entry(map.range(*index), replica_position))
+        .collect())
 }
 
 /// The entry of a range in a sequence.
-pub(in crate::coordinator) fn entry(range: Range, standing: Standing) -> SeqEntry {
-    let Standing { shard, position, .. } = standing;
-    SeqEntry { end: range.end, shard, epoch: standing.epoch_of(position), position }
+pub(in crate::coordinator) fn entry(range: Range, replica_position: ReplicaPosition) -> SeqEntry {
+    let ReplicaPosition { shard, position, .. } = replica_position;
+    SeqEntry { end: range.end, shard, epoch: replica_position.epoch_of(position), position }
 }
 
 fn check_limit(limit: u64) -> Result<(), SettingError> {

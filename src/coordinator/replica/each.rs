@@ -5,7 +5,7 @@ use futures_util::future::{join_all, try_join_all};
 
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::Span;
@@ -16,12 +16,14 @@ impl Database {
     pub(in crate::coordinator) async fn infos(
         &self,
         ranges: &[usize],
-    ) -> Result<Vec<(ShardInfo, Standing)>, ShardError> {
+    ) -> Result<Vec<(ShardInfo, ReplicaPosition)>, ShardError> {
         let own = |copies: Vec<(usize, OwnCopy)>| async move {
             let infos = ShardCopy::infos(copies.iter().map(|(_, copy)| copy.shard.clone()).collect()).await;
             let mut told = Vec::with_capacity(infos.len());
             for ((_, copy), info) in copies.iter().zip(infos) {
-                told.push(info.map(|info| (info, Standing { position: info.update_seq, ..copy.standing() })));
+                told.push(
+                    info.map(|info| (info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() })),
+                );
             }
             told
         };

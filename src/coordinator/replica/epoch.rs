@@ -1,14 +1,14 @@
-//! Epochs: which positions of a copy can be compared.
+//! Epochs: which positions of a replica can be compared with each other.
 //!
-//! A copy's positions are numbers of changes. Should a disk lose some of them (a restored backup, a drive that lied),
-//! new changes would get numbers that readers believe to have seen. A backup cannot be told from the disk that it was
-//! made of, not even by a mark of an orderly stop: so a node opens a new epoch at every start. A token carries the
-//! epoch in which its position was given; one of an earlier epoch resumes at that one's end at the latest, and one of
-//! an epoch that this disk does not know is of a later one that was put back: it resumes where other copies tell, or
-//! anew. The node keeps the list of its epochs; a copy keeps where in its own numbers each of them began.
+//! A position is a count of changes. Should a disk lose some of them (a restored backup, a drive that did not sync),
+//! new changes would get positions that readers have seen already. A backup cannot be told from the disk that it was
+//! made of, not even by a mark of an orderly stop. So a node opens a new epoch at every start. A sequence carries the
+//! epoch in which its position was given; one of an earlier epoch resumes at the end of that epoch at the latest. An
+//! epoch that this disk does not know is later than the backup: such a sequence resumes where other replicas tell, or
+//! from the beginning. The node keeps the list of its epochs; a replica keeps the position at which each of them began.
 //!
-//! A machine put back while its node was running goes on in its epoch: other nodes remember how far the copies of that
-//! had come, and one that shows less begins a new epoch by itself.
+//! A machine that is restored while its node runs continues in its epoch. Other nodes remember how far its replicas had
+//! come, and a replica that shows less begins a new epoch by itself.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::record::EPOCHS_KEY;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
@@ -164,11 +164,11 @@ impl Epochs {
     }
 
     /// What the copy says of itself, at a position.
-    pub fn standing(&self, shard: u64, position: u64) -> Standing {
+    pub fn replica_position(&self, shard: u64, position: u64) -> ReplicaPosition {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         // Invariant: opening leaves at least one.
         let &(epoch, began) = list.last().expect("an epoch");
-        Standing { shard, epoch, position, began, before: given_in(&list, began) }
+        ReplicaPosition { shard, epoch, position, began, before: given_in(&list, began) }
     }
 
     /// The position after which this node gave out all numbers of the current epoch itself, since it was opened.
@@ -177,8 +177,8 @@ impl Epochs {
     }
 
     /// Begins a new epoch in place of `outdated`, if that is the current one still: another node has seen higher
-    /// positions of it than this copy ever reached, so that the copy is an old one put back. The new one begins where
-    /// the copy was opened, for numbers given out since may have been given out before. Durable on return.
+    /// positions of it than this copy ever reached, so that the copy is restored from an old backup. The new one begins
+    /// where the copy was opened, for numbers given out since may have been given out before. Durable on return.
     pub async fn renew(&self, copy: &ShardCopy, env: &Env, outdated: u64) -> Result<(), ShardError> {
         let _alone = self.renewing.lock().await;
         let mut list = self.list();
@@ -203,8 +203,8 @@ impl Epochs {
     }
 
     /// The position of this copy up to which another one has read it, that has come to `position` in `epoch` and was
-    /// told these epochs then. Some of them may be later than this copy, if it is an old one put back: then what both
-    /// have in common counts.
+    /// told these epochs then. Some of them may be later than this copy, if it is restored from an old backup: then
+    /// what both have in common counts.
     pub fn read_up_to(&self, told: &[(u64, u64)], epoch: u64, position: u64) -> u64 {
         read_up_to(&self.list(), &self.node, told, (epoch, position))
     }
@@ -257,7 +257,7 @@ fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoc
     read.max().unwrap_or(0)
 }
 
-/// The epochs of those told that lead to the last one. A copy put back begins its next epoch before those that it lost
+/// The epochs of those told that lead to the last one. A restored copy begins its next epoch before those that it lost
 /// ended.
 fn lasting(told: &[(u64, u64)]) -> BTreeSet<u64> {
     let (mut out, mut least) = (BTreeSet::new(), u64::MAX);
@@ -356,19 +356,23 @@ mod tests {
     #[test]
     fn a_position_is_named_by_the_epoch_that_gave_it() {
         let epochs = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 60)], 60);
-        let named = |position| epochs.standing(1, position).epoch_of(position);
+        let named = |position| epochs.replica_position(1, position).epoch_of(position);
         assert_eq!((named(60), named(61)), (8, 9), "an epoch begins with its first change");
         let idle = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 40)], 40);
-        assert_eq!(idle.standing(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
-        let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).standing(1, 0);
+        assert_eq!(
+            idle.replica_position(1, 40).epoch_of(40),
+            7,
+            "a start changes no token of a copy that does not change"
+        );
+        let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).replica_position(1, 0);
         assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
     }
 
     #[test]
-    fn a_copy_put_back_was_read_as_far_as_it_has_in_common_with_the_one_before() {
-        let put_back = [(7, 0), (9, 40), (10, 45)];
-        let read = |told: &[(u64, u64)], point| read_up_to(&put_back, &node(&[7, 9, 10]), told, point);
-        assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was put back to 40");
+    fn a_restored_copy_was_read_as_far_as_it_has_in_common_with_the_one_before() {
+        let restored = [(7, 0), (9, 40), (10, 45)];
+        let read = |told: &[(u64, u64)], point| read_up_to(&restored, &node(&[7, 9, 10]), told, point);
+        assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was restored to 40");
         assert_eq!(read(&[(7, 0), (8, 30)], (8, 70)), 30, "that one was put back, too, to 30");
         assert_eq!(read(&[(7, 0), (8, 60)], (7, 20)), 20, "the later epoch was not read");
         assert_eq!(read(&[(7, 0), (9, 40)], (9, 43)), 43, "it was read again since");
@@ -384,11 +388,11 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_put_back_has_the_purges_in_common_up_to_where_it_began_anew() {
+    fn a_restored_copy_has_the_purges_in_common_up_to_where_it_began_anew() {
         let node = node(&[6, 7, 9, 10]);
         let shared =
             |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);
-        assert_eq!(shared(&[(7, 0), (8, 60)]), Some(300), "it was put back to 40");
+        assert_eq!(shared(&[(7, 0), (8, 60)]), Some(300), "it was restored to 40");
         assert_eq!(shared(&[(7, 0), (9, 40)]), Some(320), "it started anew since");
         assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), Some(u64::MAX));
         assert_eq!(shared(&[(6, 0)]), Some(300), "of the time before the copy kept a list");

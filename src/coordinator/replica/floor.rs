@@ -199,9 +199,11 @@ impl Database {
 impl OwnCopy {
     /// Whether this is the copy that a mark names, and has what that one had there.
     fn reached(&self, mark: &Mark) -> bool {
-        let standing = self.standing();
+        let replica_position = self.replica_position();
         let resumed = self.epochs.resume(mark.epoch, mark.position);
-        mark.shard == standing.shard && mark.position <= standing.position && resumed == Some(mark.position)
+        mark.shard == replica_position.shard
+            && mark.position <= replica_position.position
+            && resumed == Some(mark.position)
     }
 }
 

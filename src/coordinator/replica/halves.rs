@@ -8,7 +8,7 @@ use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::shard::{Legacy, ShardCopy, ShardError, Sorter};
 use crate::storage::Hold;
 
-/// The heirs of a copy, filled up to some moment.
+/// The child shards of a copy, filled up to some moment.
 #[derive(Clone)]
 pub(in crate::coordinator) struct Halves {
     pub(in crate::coordinator) copies: [OwnCopy; 2],
@@ -38,16 +38,16 @@ impl Halves {
         }
     }
 
-    /// Brings the attachments of documents to the heirs that take those over.
+    /// Brings the attachments of documents to the child shards that take those over.
     pub(in crate::coordinator) async fn stage(&self, own: &OwnCopy, legacy: &Legacy) -> Result<Vec<Hold>, ShardError> {
         let mut holds = Vec::new();
         for (id, fetched) in &legacy.documents {
             let stored = fetched.found.iter().filter_map(|(_, stored)| stored.as_ref());
             for attachment in stored.flat_map(|stored| &stored.attachments) {
                 let number = (self.sorter)(id);
-                let heir = self.copies.iter().find(|copy| copy.shard.id() == number);
-                if let Some(heir) = heir {
-                    holds.extend(blob_stream::carry(&own.shard, &heir.shard, attachment).await?);
+                let child = self.copies.iter().find(|copy| copy.shard.id() == number);
+                if let Some(child) = child {
+                    holds.extend(blob_stream::carry(&own.shard, &child.shard, attachment).await?);
                 }
             }
         }

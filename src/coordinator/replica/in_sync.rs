@@ -72,7 +72,7 @@ impl InSync {
     }
 
     /// The others may go on without this node, which those still connected would tell it.
-    pub fn doubt(&self) {
+    pub fn suspend(&self) {
         self.flag.store(false, Ordering::Relaxed);
     }
 

@@ -54,7 +54,7 @@ pub(in crate::coordinator) struct SearchCall {
 /// What is asked of a full-text index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) enum SearchOp {
-    /// `Result<Answer, SearchRefusal>`; `update`: of the index once it has taken in what is committed.
+    /// `Result<Answer, SearchRefusal>`; `update`: of the index once it has applied what is committed.
     Search { request: Box<Request>, update: bool },
     /// `IndexSize`
     Size,
@@ -69,7 +69,7 @@ pub struct IndexSize {
     pub deleted: u64,
     /// Bytes of segments.
     pub bytes: u64,
-    /// Changes that it has taken in.
+    /// Changes that it has applied.
     pub position: u64,
     /// Changes that there are.
     pub last: u64,

@@ -55,17 +55,17 @@ impl Layout {
         placed.copies(range) == 1 && placed.shard(range).is_some() && placed.move_of(range).is_none()
     }
 
-    /// The nodes whose copies of a range count, in the order in which they are to judge edits: that of the map, begun
+    /// The nodes whose copies of a range count, in the order in which they become the primary: that of the map, begun
     /// elsewhere for each range, so that the work is spread.
-    pub fn judges(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
+    pub fn primaries(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
         let nodes = self.placed.nodes(range, own);
         (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + range) % nodes.len()])).collect()
     }
 
-    /// The nodes whose copies of a range take writes: the judges, then one that is being filled.
+    /// The nodes whose copies of a range take writes: the primaries, then one that is being filled.
     pub fn writers(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
         let filled = self.joint(range).and_then(|moved| moved.to.as_deref());
-        self.judges(range, own).into_iter().chain(filled.map(Arc::from)).collect()
+        self.primaries(range, own).into_iter().chain(filled.map(Arc::from)).collect()
     }
 
     /// The move of a range in which a write must count in what was and in what comes to be.
@@ -119,7 +119,7 @@ impl Database {
     pub(in crate::coordinator) async fn moved_from(&self, old: &Layout) {
         let stamp = (old.placed.version, old.map.numbers());
         let mut moved = self.moved.subscribe();
-        // Whoever waits looks at the map again in any case.
+        // The one that waits looks at the map again in any case.
         let _ = self.context.env.timeout(limits::MAP_WAIT, moved.wait_for(|new| *new != stamp)).await;
     }
 }

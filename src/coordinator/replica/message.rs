@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::replica::collection_call::CollectionCall;
 pub(in crate::coordinator) use crate::coordinator::replica::index_calls::{
     SearchCall, SearchOp, ViewCall, ViewFailure, ViewOp,
 };
@@ -27,10 +28,7 @@ use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
-use crate::shard::{
-    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, Round, ShardError,
-    Tombstone, Want,
-};
+use crate::shard::{Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, ShardError, Want};
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
 
 /// A call of a copy.
@@ -50,7 +48,7 @@ pub(in crate::coordinator) struct CopyCall {
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
     pub id: u64,
-    /// What the asked copy must have forgotten for its answer to be of use; `None`: anything.
+    /// What the asked copy must have collected for its answer to be of use; `None`: anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<Horizon>,
     pub op: CopyOp,
@@ -71,25 +69,26 @@ pub(in crate::coordinator) enum CopyOp {
     Select { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, place: u64 },
     /// `ChangesPage`
     Changes(ChangesCall),
-    /// `(ShardInfo, Standing)`
+    /// `(ShardInfo, ReplicaPosition)`
     Info,
-    /// `Standing`, once the position is beyond the one given or after a while.
+    /// `ReplicaPosition`, once the position is beyond the one given or after a while.
     Wait { beyond: u64 },
     /// `u64`: the position at which a reader of another copy goes on here.
     Resume(Vec<SeqEntry>),
     /// `u64`
     DesignVersion,
-    /// `Vec<Result<Judged, Refusal>>`
-    Judge(Box<JudgeCall>),
+    /// `Vec<Result<AcceptedEdit, Refusal>>`
+    #[serde(rename = "Judge")]
+    Decide(Box<DecideCall>),
     /// `Vec<bool>`: whether each is stored.
     Merge {
         edits: Vec<EditText>,
         /// Where uploads that the copy lacks are.
         source: String,
-        /// Whether they are of another copy and not of a judge: then what was purged here stays away.
+        /// Whether they are of another copy and not of a primary: then what was purged here stays away.
         #[serde(default)]
         repair: bool,
-        /// Whether they are of no copy of the range: then they are taken where something was forgotten, too.
+        /// Whether they are of no copy of the range: then they are taken where something was collected, too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anew: bool,
         /// Whether to tell where it stands then, as `told::Merged` does.
@@ -139,34 +138,19 @@ pub(in crate::coordinator) enum CopyOp {
     Split(Vec<IdRange>),
     /// `Vec<DocumentDigest>`, at most so many.
     Digests(IdRange, u64),
-    /// `()`: how far the copy of the asking node has taken in this one.
+    /// `()`: how far the copy of the asking node has applied this one.
     SetSyncPoint(SyncPoint),
     /// `Vec<(u64, u64)>`: its epochs and the positions after which they began.
     Epochs,
-    /// `TakenIn`: how far it has taken in the copy of a node.
+    /// `TakenIn`: how far it has applied the copy of a node.
     TakenIn(String),
     /// `u64`: the number up to which its purges are those of the copy that told these epochs.
     PurgesShared(Vec<(u64, u64)>),
     /// `bool`: whether it holds all these writes.
     Holds(Vec<Held>),
-    /// As [`ForgetCall`] says.
-    Forget(Box<ForgetCall>),
-}
-
-/// What copies say to each other about what to forget.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum ForgetCall {
-    /// `Told`
-    Tell,
-    /// `WrittenDown`: what became of a proposal of the asking node.
-    Propose(Proposal<Tombstone>),
-    /// `bool`: whether a round of the asking node, which all copies have written down, stands here, by the map that it
-    /// knows.
-    Confirm(Round),
-    /// `Vec<(String, Proposal<Tombstone>)>`: what is written down and not done, by proposer.
-    Open,
-    /// `Vec<(DocId, RevPath)>`: documents behind one that were forgotten and may not be everywhere, a page of them.
-    Shadows(Option<DocId>),
+    /// As [`CollectionCall`] says.
+    #[serde(rename = "Forget")]
+    Collect(Box<CollectionCall>),
 }
 
 /// Which changes of a copy to read.
@@ -192,7 +176,7 @@ impl CopyOp {
     /// in conflict with itself, a purge finds nothing any more. The caller counts or shows the answer for all of the
     /// range that it names, which must be one of the map as it is here.
     pub fn is_done_once(&self) -> bool {
-        matches!(self, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
+        matches!(self, CopyOp::Decide(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
     }
 
     /// Whether it brings what a client changed.
@@ -200,7 +184,7 @@ impl CopyOp {
         self.is_done_once() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
     }
 
-    /// Whether its answers may be counted: whoever does must know where copies are.
+    /// Whether its answers may be counted: the one that does must know where copies are.
     pub fn is_counted(&self) -> bool {
         self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::FetchSome { .. } | CopyOp::Local(_))
     }
@@ -221,15 +205,16 @@ impl CopyOp {
     }
 }
 
-/// Edits for the judge of their range.
+/// Edits for the primary of their range.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct JudgeCall {
+pub(in crate::coordinator) struct DecideCall {
     pub edits: Vec<EditText>,
     pub caller: Caller,
     /// Where uploads that the edits name are.
     pub source: String,
-    /// Whether another judge was asked before and did not answer.
-    pub doubtful: bool,
+    /// Whether another primary was asked before and did not answer.
+    #[serde(rename = "doubtful")]
+    pub in_doubt: bool,
 }
 
 /// An edit on its way.
@@ -239,7 +224,7 @@ pub(in crate::coordinator) struct EditText {
     pub op: EditOp,
     pub deleted: bool,
     pub body: Bytes,
-    /// The body as the term that a judge computes the revision from, where it does. Of nodes that do not send it the
+    /// The body as the term that a primary computes the revision from, where it does. Of nodes that do not send it the
     /// text is read instead.
     #[serde(default)]
     pub term: Option<Bytes>,
@@ -266,9 +251,9 @@ impl EditText {
     pub fn read(self) -> Result<Edit, WireError> {
         let EditText { id, op, deleted, body, term, attachments, revs_limit } = self;
         if matches!(&op, EditOp::Merge { path } if path.ids.is_empty()) {
-            return Err(WireError::Away("a merge without a revision".to_owned()));
+            return Err(WireError::NotExecuted("a merge without a revision".to_owned()));
         }
-        let malformed = |_| WireError::Away("an edit's body is no JSON object".to_owned());
+        let malformed = |_| WireError::NotExecuted("an edit's body is no JSON object".to_owned());
         let term = if matches!(op, EditOp::Merge { .. }) { Some(Bytes::new()) } else { term };
         let body = PreparedBody::from_text_and_term(body, term).map_err(malformed)?.into();
         Ok(Edit { id, op, deleted, body, attachments, revs_limit })
@@ -277,7 +262,7 @@ impl EditText {
 
 /// Where a copy stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Standing {
+pub(in crate::coordinator) struct ReplicaPosition {
     /// The number of the shard on its node.
     pub shard: u64,
     /// The epoch that new positions belong to.
@@ -291,7 +276,7 @@ pub(in crate::coordinator) struct Standing {
     pub before: u64,
 }
 
-impl Standing {
+impl ReplicaPosition {
     /// The epoch by which a position of the copy is named, 0 before the first change: a token stays the same while
     /// nothing changes.
     pub fn epoch_of(&self, position: u64) -> u64 {
@@ -309,7 +294,8 @@ pub(in crate::coordinator) type IdRange = (Bound<DocId>, Bound<DocId>);
 /// What a copy says of itself before it is compared with another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct CopyStatus {
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub replica_position: ReplicaPosition,
     /// Documents, tombstones included.
     pub documents: u64,
     /// Their digest.
@@ -319,12 +305,12 @@ pub(in crate::coordinator) struct CopyStatus {
     /// The number of the last purge, and of the last one that is no longer on record.
     pub purge_seq: u64,
     pub purge_floor: u64,
-    /// How far it has taken in the copy of the node that asks.
+    /// How far it has applied the copy of the node that asks.
     pub taken: Option<SyncPoint>,
     /// Whether all of it can be read; `None`: the node does not say so.
     #[serde(default)]
     pub soundness: Option<Soundness>,
-    /// How often it has forgotten something.
+    /// How often it has collected something.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rounds: u64,
     /// The purges that it has heard of; `None`: the node does not say so.
@@ -340,7 +326,7 @@ impl CopyStatus {
     /// Of a copy of which nothing can be read.
     pub fn unusable() -> CopyStatus {
         CopyStatus {
-            standing: Standing { shard: 0, epoch: 0, position: 0, began: 0, before: 0 },
+            replica_position: ReplicaPosition { shard: 0, epoch: 0, position: 0, began: 0, before: 0 },
             documents: 0,
             digest: 0,
             locals: 0,
@@ -377,14 +363,14 @@ pub(in crate::coordinator) enum Soundness {
     Unusable,
 }
 
-/// How far one copy was taken in by another.
+/// How far one copy was applied by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct SyncPoint {
     /// The copy that was read: its number, epoch and position.
     pub from_shard: u64,
     pub from_epoch: u64,
     pub from: u64,
-    /// Its purges that were taken in.
+    /// Its purges that were applied.
     pub purges: u64,
     /// The copy that read, then.
     pub to_shard: u64,
@@ -424,7 +410,8 @@ impl TakenIn {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) enum WireError {
     /// The node would not do it: it does not hold the copy, or is in another epoch.
-    Away(String),
+    #[serde(rename = "Away")]
+    NotExecuted(String),
     /// The documents are elsewhere now.
     Moved,
     /// The disk is nearly full.
@@ -435,7 +422,7 @@ pub(in crate::coordinator) enum WireError {
     Unknown,
 }
 
-/// Why a judge refused an edit.
+/// Why a primary refused an edit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) enum Refusal {
     Conflict,
@@ -488,10 +475,12 @@ impl From<ShardError> for WireError {
             ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => {
                 WireError::Storage(error.to_string())
             }
-            ShardError::Commit(CommitError::Unknown) | ShardError::Silent(_) => WireError::Unknown,
+            ShardError::Commit(CommitError::Unknown) | ShardError::Indeterminate(_) => WireError::Unknown,
             ShardError::Commit(CommitError::Stopped) => WireError::Storage(CommitError::Stopped.to_string()),
             ShardError::Moved => WireError::Moved,
-            ShardError::Dropped | ShardError::Away(_) | ShardError::NoCopy { .. } => WireError::Away(error.to_string()),
+            ShardError::Dropped | ShardError::NotExecuted(_) | ShardError::NoCopy { .. } => {
+                WireError::NotExecuted(error.to_string())
+            }
         }
     }
 }
@@ -499,11 +488,11 @@ impl From<ShardError> for WireError {
 impl From<WireError> for ShardError {
     fn from(error: WireError) -> ShardError {
         match error {
-            WireError::Away(why) => ShardError::Away(why),
+            WireError::NotExecuted(why) => ShardError::NotExecuted(why),
             WireError::Moved => ShardError::Moved,
             WireError::NoRoom => ShardError::Storage(StorageError::NoRoom),
             WireError::Storage(why) => ShardError::Storage(StorageError::told(why)),
-            WireError::Unknown => ShardError::Silent("its outcome is unknown".to_owned()),
+            WireError::Unknown => ShardError::Indeterminate("its outcome is unknown".to_owned()),
         }
     }
 }
@@ -523,14 +512,14 @@ pub(in crate::coordinator) enum CatalogueCall {
     Digest,
     /// `Vec<EntryName>` in order, behind the given one.
     Entries { after: Option<(String, String)>, limit: u64 },
-    /// `()`, when begun: the asked node takes in what the asking one knows, for it may have missed something.
+    /// `()`, when begun: the asked node applies what the asking one knows, for it may have missed something.
     Learn,
     /// `Vec<DatabaseMap>`: those of the names that live here.
     Maps(Vec<String>),
     /// `()`: a copy here may have missed something of the database.
     Pull(String),
     /// `([u8; 16], Option<String>)`: of the copies of ranges that both nodes hold, as the asking one sees them when it
-    /// is in step, for as many databases behind a name; and the last of these, if there are others behind it.
+    /// is in sync, for as many databases behind a name; and the last of these, if there are others behind it.
     RolledUp(Option<String>, u64),
     /// `Vec<(String, [u8; 16])>`: the same for each database behind a name, up to the last one, in order.
     Copies { after: Option<String>, last: Option<String> },
@@ -574,7 +563,7 @@ pub(in crate::coordinator) enum VotersCall {
 /// What a node promised and accepted about maps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct HandedOver {
-    /// The version of the voters up to which it has taken in what was accepted.
+    /// The version of the voters up to which it has applied what was accepted.
     pub complete: u64,
     /// About the next voters.
     pub voters: Promise<Voters>,
@@ -627,7 +616,7 @@ const UNKNOWN: &str = "unknown variant";
 
 /// Whether a node refused a call for its build does not know what is asked.
 pub(in crate::coordinator) fn is_of_later_build(error: &ShardError) -> bool {
-    matches!(error, ShardError::Away(why) if why.contains(UNKNOWN))
+    matches!(error, ShardError::NotExecuted(why) if why.contains(UNKNOWN))
 }
 
 /// Writes a message.
@@ -647,18 +636,18 @@ mod tests {
 
     use super::*;
     use crate::document::rev_tree::RevPath;
-    use crate::shard::Judged;
+    use crate::shard::AcceptedEdit;
 
     #[test]
     fn messages_round_trip() {
         let rev = |text| Revision::parse(text).unwrap();
         let path = RevPath { start: 2, ids: vec![rev("2-0123456789abcdef0123456789abcdef").hash, rev("1-odd").hash] };
-        let judged: Vec<Result<Judged, Refusal>> = vec![
-            Ok(Judged { path, attachments: Vec::new() }),
+        let accepted: Vec<Result<AcceptedEdit, Refusal>> = vec![
+            Ok(AcceptedEdit { path, attachments: Vec::new() }),
             Err(Refusal::Forbidden(crate::document::json::parse(br#"{"b":1.0,"a":12345678901234567890123}"#).unwrap())),
         ];
-        let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
-        assert_eq!(format!("{read:?}"), format!("{judged:?}"));
+        let read: Vec<Result<AcceptedEdit, Refusal>> = decode(&encode(&accepted)).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{accepted:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
         let call = CopyCall {
             db: "d".into(),
@@ -676,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_elsewhere_hashes_the_body_that_the_client_sent() {
+    fn a_primary_elsewhere_hashes_the_body_that_the_client_sent() {
         let sent = crate::document::json::parse(br#"{"a":-0.0,"b":5e-324}"#).unwrap();
         let body = Arc::new(PreparedBody::new(sent.as_object().unwrap()));
         let edit = |op| Edit { id: DocId::new("a"), op, deleted: false, body, attachments: Vec::new(), revs_limit: 1 };
@@ -699,17 +688,17 @@ mod tests {
         }
         for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
             let why = decode::<CopyOp>(&encode(&op)).unwrap_err();
-            assert!(is_of_later_build(&ShardError::Away(format!("n1@h: {why}"))), "{why}");
+            assert!(is_of_later_build(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
         }
         assert!(matches!(decode(&encode(&Newer::Status)), Ok(CopyOp::Status)));
-        assert!(!is_of_later_build(&ShardError::Away("n1@h is down".to_owned())));
+        assert!(!is_of_later_build(&ShardError::NotExecuted("n1@h is down".to_owned())));
     }
 
     #[test]
     fn a_copy_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
         #[derive(Serialize)]
         struct Older {
-            standing: Standing,
+            replica_position: ReplicaPosition,
             documents: u64,
             digest: u128,
             locals: u128,
@@ -717,8 +706,9 @@ mod tests {
             purge_floor: u64,
             taken: Option<SyncPoint>,
         }
-        let standing = CopyStatus::unusable().standing;
-        let older = Older { standing, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
+        let replica_position = CopyStatus::unusable().replica_position;
+        let older =
+            Older { replica_position, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
         let read: CopyStatus = decode(&encode(&older)).unwrap();
         assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
     }

@@ -1,7 +1,7 @@
 //! A copy of a range, on this node or on another: the coordinator reads and writes through it without asking where.
 //!
 //! A copy on this node is called directly, without any message. Assumes: callers try another copy when one is away
-//! ([`is_away`]). Promises: positions are of the epoch that [`RangeCopy::standing`] told.
+//! ([`is_away`]). Promises: positions are of the epoch that [`RangeCopy::replica_position`] told.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::coordinator::replica::blob_stream::RemoteBlob;
 use crate::coordinator::replica::epoch::{Epochs, NodeEpochs};
-use crate::coordinator::replica::message::{ChangesCall, Standing, ViewCall, ViewOp};
+use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, ViewCall, ViewOp};
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::seq::SeqEntry;
@@ -23,8 +23,8 @@ use crate::index::{GroupBy, GroupPage, Header, IndexError, Places, RowPage, Sele
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
-    ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
-    Sift, SiftPage, Summary, Want,
+    ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy,
+    ShardError, ShardInfo, Summary, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode, StorageError};
 
@@ -65,9 +65,9 @@ impl OwnCopy {
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn replica_position(&self) -> ReplicaPosition {
         let position = *self.shard.watch().borrow();
-        self.epochs.standing(self.origin, position)
+        self.epochs.replica_position(self.origin, position)
     }
 
     /// The same copy for work that may wait.
@@ -75,9 +75,9 @@ impl OwnCopy {
         OwnCopy { shard: self.shard.in_background(), epochs: Arc::clone(&self.epochs), origin: self.origin }
     }
 
-    /// The same copy where nobody else is to be asked, see [`ShardCopy::briefly`].
-    pub fn briefly(&self) -> OwnCopy {
-        OwnCopy { shard: self.shard.briefly(), epochs: Arc::clone(&self.epochs), origin: self.origin }
+    /// The same copy where nobody else is to be asked, see [`ShardCopy::inline`].
+    pub fn inline(&self) -> OwnCopy {
+        OwnCopy { shard: self.shard.inline(), epochs: Arc::clone(&self.epochs), origin: self.origin }
     }
 
     /// The same copy for writes that are counted by the map of that version, see [`ShardCopy::by_map`].
@@ -89,7 +89,7 @@ impl OwnCopy {
     pub fn check_epoch(&self, epoch: u64) -> Result<(), ShardError> {
         match epoch == self.epochs.current() {
             true => Ok(()),
-            false => Err(ShardError::Away("the copy is in another epoch".to_owned())),
+            false => Err(ShardError::NotExecuted("the copy is in another epoch".to_owned())),
         }
     }
 
@@ -100,19 +100,19 @@ impl OwnCopy {
     }
 
     /// The position at which a reader goes on that read the entries, which have all of this copy's range between them:
-    /// by its own numbers, or those of a copy that this one was in step with at some position, else at the beginning.
+    /// by its own numbers, or those of a copy that this one was in sync with at some position, else at the beginning.
     pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
-        let standing = self.standing();
+        let replica_position = self.replica_position();
         let mut least: Option<u64> = None;
         for entry in entries {
-            let own = self.epochs.resume(entry.epoch, entry.position).filter(|_| entry.shard == standing.shard);
+            let own = self.epochs.resume(entry.epoch, entry.position).filter(|_| entry.shard == replica_position.shard);
             let position = match own {
                 Some(position) => position,
                 None => sync_points::resume(&self.shard, entry).await?,
             };
             least = Some(least.map_or(position, |least| least.min(position)));
         }
-        Ok(least.unwrap_or(0).min(standing.position))
+        Ok(least.unwrap_or(0).min(replica_position.position))
     }
 }
 
@@ -176,42 +176,43 @@ impl RangeCopy {
         }
     }
 
-    /// The next documents that a selector takes, see [`ShardCopy::sift`]; those of another node are judged here.
-    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
+    /// The next documents that a selector takes, see [`ShardCopy::filter_scan`]; those of another node are decided
+    /// here.
+    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.sift(sift).await,
-            RangeCopy::Remote(copy) => copy.sift(sift).await,
+            RangeCopy::Own(copy) => copy.shard.filter_scan(filter_scan).await,
+            RangeCopy::Remote(copy) => copy.filter_scan(filter_scan).await,
         }
     }
 
-    pub async fn info(&self) -> Result<(ShardInfo, Standing), ShardError> {
+    pub async fn info(&self) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
         match self {
             RangeCopy::Own(copy) => {
                 let info = copy.shard.info().await?;
-                Ok((info, Standing { position: info.update_seq, ..copy.standing() }))
+                Ok((info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() }))
             }
             RangeCopy::Remote(copy) => copy.info().await,
         }
     }
 
-    pub async fn standing(&self) -> Result<Standing, ShardError> {
+    pub async fn replica_position(&self) -> Result<ReplicaPosition, ShardError> {
         match self {
-            RangeCopy::Own(copy) => Ok(copy.standing()),
+            RangeCopy::Own(copy) => Ok(copy.replica_position()),
             RangeCopy::Remote(copy) => Ok(copy.info().await?.1),
         }
     }
 
     /// Where it stands, and a receiver of its last sequence. The sender goes when the copy does, or cannot be asked.
-    pub async fn watch(&self) -> Result<(Standing, watch::Receiver<u64>), ShardError> {
+    pub async fn watch(&self) -> Result<(ReplicaPosition, watch::Receiver<u64>), ShardError> {
         match self {
             RangeCopy::Own(copy) => {
                 let news = copy.shard.watch();
                 let position = *news.borrow();
-                Ok((Standing { position, ..copy.standing() }, news))
+                Ok((ReplicaPosition { position, ..copy.replica_position() }, news))
             }
             RangeCopy::Remote(copy) => {
-                let standing = copy.info().await?.1;
-                Ok((standing, copy.follow(standing)))
+                let replica_position = copy.info().await?.1;
+                Ok((replica_position, copy.follow(replica_position)))
             }
         }
     }
@@ -260,8 +261,8 @@ impl RangeCopy {
         }
     }
 
-    /// Whether anything was ever forgotten there.
-    pub async fn has_forgotten(&self) -> Result<bool, ShardError> {
+    /// Whether anything was ever collected there.
+    pub async fn has_collected(&self) -> Result<bool, ShardError> {
         match self {
             RangeCopy::Own(copy) => Ok(copy.shard.state().await?.rounds > 0),
             RangeCopy::Remote(copy) => Ok(copy.status().await?.rounds > 0),

@@ -11,13 +11,14 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::coordinator::replica::call_text::encode_call;
+use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, SearchCall, Standing,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition, SearchCall,
     SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
-use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::topology::record::Known;
@@ -30,9 +31,9 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
-    WrittenDown, live_conflicts,
+    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument,
+    LocalRegister, Matched, Part, Proposal, PurgeInfo, Round, ShardError, ShardInfo, Stamp, Summary, Told, Tombstone,
+    Want, WrittenDown, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
@@ -54,7 +55,7 @@ pub(in crate::coordinator) struct RemoteCopy {
     urgency: Urgency,
     /// The version of the map by which its answers are counted; `None`: nobody counts them.
     by_map: Option<u64>,
-    /// What the copy must have forgotten for its answers to be of use.
+    /// What the copy must have collected for its answers to be of use.
     horizon: Option<Arc<Horizon>>,
 }
 
@@ -82,7 +83,7 @@ impl RemoteCopy {
         RemoteCopy { urgency: Urgency::Background, ..self }
     }
 
-    /// The same, refused by a copy that has not forgotten all of that: it may be an old one put back.
+    /// The same, refused by a copy that has not collected all of that: it may be restored from an old backup.
     pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
         RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
     }
@@ -120,13 +121,13 @@ impl RemoteCopy {
         let (env, id) = (&self.target.context.env, self.next_call());
         let began = env.now();
         let mut answer: Result<Result<T, WireError>, ShardError> = self.send(id, op(false), limits::COPY_CALL).await;
-        if matches!(answer, Err(ShardError::Silent(_))) && self.is_back().await {
+        if matches!(answer, Err(ShardError::Indeterminate(_))) && self.is_back().await {
             let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
             if !left.is_zero() {
                 sometimes("cluster: a call was sent again");
                 answer = match self.send(id, op(true), left).await {
                     // It says nothing about the first time.
-                    Err(ShardError::Away(why)) => Err(ShardError::Silent(why)),
+                    Err(ShardError::NotExecuted(why)) => Err(ShardError::Indeterminate(why)),
                     Ok(Err(_)) => Ok(Err(WireError::Unknown)),
                     answer => answer,
                 };
@@ -162,15 +163,19 @@ impl RemoteCopy {
         let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
         let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
-        // The cluster ends a call that hangs; this is for one that forgets to.
+        // The cluster ends a call that hangs; this is for one that collects to.
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
         let bytes = match answer {
             Ok(Ok(bytes)) => bytes,
-            Ok(Err(CallError::Away(why))) => return Err(ShardError::Away(format!("{}: {why}", self.node))),
-            Ok(Err(CallError::Silent(why))) => return Err(ShardError::Silent(format!("{}: {why}", self.node))),
-            Err(_) => return Err(ShardError::Silent(format!("{} did not answer in time", self.node))),
+            Ok(Err(CallError::NotExecuted(why))) => {
+                return Err(ShardError::NotExecuted(format!("{}: {why}", self.node)));
+            }
+            Ok(Err(CallError::Indeterminate(why))) => {
+                return Err(ShardError::Indeterminate(format!("{}: {why}", self.node)));
+            }
+            Err(_) => return Err(ShardError::Indeterminate(format!("{} did not answer in time", self.node))),
         };
-        decode(&bytes).map_err(ShardError::Silent)
+        decode(&bytes).map_err(ShardError::Indeterminate)
     }
 
     /// Reads documents, in several calls where they are large; the caller has room for all of them.
@@ -198,7 +203,7 @@ impl RemoteCopy {
         let (needs, told) = (usize::try_from(needs).unwrap_or(usize::MAX), found.len());
         match told <= wants.len() && (told > 0 || wants.is_empty() || needs > bytes) {
             true => Ok(FetchedPart { found, needs }),
-            false => Err(ShardError::Silent(format!("{} answered {told} of {}", self.node, wants.len()))),
+            false => Err(ShardError::Indeterminate(format!("{} answered {told} of {}", self.node, wants.len()))),
         }
     }
 
@@ -208,15 +213,15 @@ impl RemoteCopy {
             let asked = &wants[..wants.len().min(most)];
             let found: Vec<Option<Fetched>> = match self.ask(CopyOp::Fetch(asked.to_vec())).await {
                 // Together they may be too large for it.
-                Err(ShardError::Silent(_)) if asked.len() > 1 => continue,
+                Err(ShardError::Indeterminate(_)) if asked.len() > 1 => continue,
                 found => found?,
             };
             return match found.len() == asked.len() {
                 true => Ok(FetchedPart { found, needs: 0 }),
-                false => Err(ShardError::Silent(format!("{} answered {} documents", self.node, found.len()))),
+                false => Err(ShardError::Indeterminate(format!("{} answered {} documents", self.node, found.len()))),
             };
         }
-        Err(ShardError::Silent(format!("{} did not answer", self.node)))
+        Err(ShardError::Indeterminate(format!("{} did not answer", self.node)))
     }
 
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
@@ -241,35 +246,35 @@ impl RemoteCopy {
     }
 
     /// The next documents that a selector takes, of one page of them.
-    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
-        let (start, end) = (sift.start.clone(), sift.end.clone());
+    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+        let (start, end) = (filter_scan.start.clone(), filter_scan.end.clone());
         let limit = limits::PAGE_DOCS;
-        let rows = self.list(ListPage { start, end, descending: sift.descending, limit, bodies: true }).await?;
+        let rows = self.list(ListPage { start, end, descending: filter_scan.descending, limit, bodies: true }).await?;
         let rest = rows.last().map(|row| row.id.clone());
-        let judge = move || {
-            let mut page = SiftPage { rest, ..SiftPage::default() };
+        let primary = move || {
+            let mut page = FilterPage { rest, ..FilterPage::default() };
             for row in rows.into_iter().filter(|row| !row.id.is_design()) {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
                 page.examined += 1;
-                let conflicts = live_conflicts(&leaves, sift.conflicts);
+                let conflicts = live_conflicts(&leaves, filter_scan.conflicts);
                 let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
                 let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
-                if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
+                if filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)? {
                     let examined = std::mem::take(&mut page.examined);
-                    page.rows.push(Sifted { id, leaves, stored, examined });
+                    page.rows.push(Matched { id, leaves, stored, examined });
                 }
             }
             Ok(page)
         };
-        self.target.context.env.blocking(Pool::Foreground, judge).await
+        self.target.context.env.blocking(Pool::Foreground, primary).await
     }
 
-    pub async fn info(&self) -> Result<(ShardInfo, Standing), ShardError> {
+    pub async fn info(&self) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
         self.ask(CopyOp::Info).await
     }
 
     /// Where it stands once that is beyond the given position, or after a while.
-    pub async fn wait(&self, beyond: u64) -> Result<Standing, ShardError> {
+    pub async fn wait(&self, beyond: u64) -> Result<ReplicaPosition, ShardError> {
         self.ask(CopyOp::Wait { beyond }).await
     }
 
@@ -281,36 +286,36 @@ impl RemoteCopy {
         self.ask(CopyOp::DesignVersion).await
     }
 
-    /// Has it judge edits; see [`crate::coordinator::write::judge`].
-    pub async fn judge(
+    /// Has it decide edits; see [`crate::coordinator::write::primary`].
+    pub async fn decide(
         &self,
         edits: &[Edit],
         caller: &Caller,
         source: &str,
-        doubtful: bool,
-    ) -> Result<Vec<Result<JudgedAt, Refusal>>, ShardError> {
-        let judge = |again: bool| {
+        in_doubt: bool,
+    ) -> Result<Vec<Result<AcceptedAt, Refusal>>, ShardError> {
+        let primary = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
-            let (caller, source, doubtful) = (caller.clone(), source.to_owned(), doubtful || again);
-            CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, doubtful }))
+            let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
+            CopyOp::Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
         };
-        let judged: Vec<Result<JudgedAt, Refusal>> = self.ask_once(judge).await?;
-        if judged.iter().any(|verdict| matches!(verdict, Err(Refusal::Unavailable(WireError::Moved)))) {
+        let accepted: Vec<Result<AcceptedAt, Refusal>> = self.ask_once(primary).await?;
+        if accepted.iter().any(|decision| matches!(decision, Err(Refusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
-        match judged.len() == edits.len() {
-            true => Ok(judged),
-            false => Err(ShardError::Silent(format!("{} judged {} edits", self.node, judged.len()))),
+        match accepted.len() == edits.len() {
+            true => Ok(accepted),
+            false => Err(ShardError::Indeterminate(format!("{} decided {} edits", self.node, accepted.len()))),
         }
     }
 
-    /// Has it take in what another copy judged; answers for each whether it is stored, and where it stands then.
+    /// Has it apply what another copy decided; answers for each whether it is stored, and where it stands then.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
         let (repair, anew, tell) = (false, false, true);
         self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell }).await
     }
 
-    /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
+    /// Has it apply what was stored elsewhere: in another copy of the range, or, `anew`, in none.
     pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
         let (repair, tell) = (true, false);
         let op = |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell };
@@ -324,7 +329,7 @@ impl RemoteCopy {
             (step, edits) = edits.split_at(first_that_fit(edits));
             let told: Merged = self.ask(op(step.iter().map(EditText::from).collect())).await?;
             if told.stored.len() != step.len() {
-                return Err(ShardError::Silent(format!("{} merged {} edits", self.node, told.stored.len())));
+                return Err(ShardError::Indeterminate(format!("{} merged {} edits", self.node, told.stored.len())));
             }
             merged.stored.extend(told.stored);
             // Where the copy stood at the end covers all steps.
@@ -428,7 +433,7 @@ impl RemoteCopy {
         self.ask(CopyOp::Epochs).await
     }
 
-    /// How far it has taken in the copy of a node.
+    /// How far it has applied the copy of a node.
     pub async fn taken_in(&self, node: &str) -> Result<TakenIn, ShardError> {
         self.ask(CopyOp::TakenIn(node.to_owned())).await
     }
@@ -447,45 +452,47 @@ impl RemoteCopy {
         self.ask(CopyOp::SetSyncPoint(point)).await
     }
 
-    /// What it has forgotten, and is to forget.
-    pub async fn forgotten(&self) -> Result<Told, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
+    /// What it has collected, and is to collect.
+    pub async fn collected(&self) -> Result<Told, ShardError> {
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Tell))).await
     }
 
-    /// Has it write down what this node proposes to forget.
+    /// Has it write down what this node proposes to collect.
     pub async fn propose(&self, proposal: Proposal<Tombstone>) -> Result<WrittenDown, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose(proposal)))).await
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Propose(proposal)))).await
     }
 
     /// Tells it that all copies have written down a round of this node; answers whether that stands there.
     pub async fn confirm_round(&self, round: Round) -> Result<bool, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Confirm(round)))).await
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Confirm(round)))).await
     }
 
     /// What it has written down and not done.
     pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Open))).await
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Open))).await
     }
 
-    /// Documents behind one that it has forgotten and others may not have, a page of them.
-    pub async fn shadows(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Shadows(after)))).await
+    /// Documents behind one that it has collected and others may not have, a page of them.
+    pub async fn markers(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Markers(after)))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.
-    pub fn follow(&self, from: Standing) -> watch::Receiver<u64> {
+    pub fn follow(&self, from: ReplicaPosition) -> watch::Receiver<u64> {
         let (tell, news) = watch::channel(from.position);
         let copy = self.clone();
         self.target.context.env.spawn(async move {
             let mut position = from.position;
             loop {
-                let standing = tokio::select! {
+                let replica_position = tokio::select! {
                     biased;
                     () = tell.closed() => return,
-                    standing = copy.wait(position) => standing,
+                    replica_position = copy.wait(position) => replica_position,
                 };
-                match standing {
-                    Ok(standing) if standing.epoch == from.epoch => position = standing.position,
+                match replica_position {
+                    Ok(replica_position) if replica_position.epoch == from.epoch => {
+                        position = replica_position.position
+                    }
                     _ => return,
                 }
                 tell.send_if_modified(|last| {

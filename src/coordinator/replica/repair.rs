@@ -1,4 +1,4 @@
-//! Taking in what another copy has: missing revisions, without what was purged here.
+//! Read repair: applies revisions that another replica has and this one lacks, except those that were purged here.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardEr
 /// What is known of where revisions come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::coordinator) enum Origin {
-    /// A copy that may be an old one put back: a copy that has forgotten anything takes nothing from it.
+    /// A copy that may be restored from an old backup: a copy that has collected anything takes nothing from it.
     Anywhere,
-    /// A copy that had forgotten what this one had when this one had forgotten something so many times, and has taken
+    /// A copy that had collected what this one had when this one had collected something so many times, and has taken
     /// in so many of its purges.
     Copy { rounds: u64, heard: u64 },
-    /// No copy of the range: they are news, whatever was forgotten.
+    /// No copy of the range: they are news, whatever was collected.
     Anew,
 }
 
@@ -54,7 +54,7 @@ pub(in crate::coordinator) async fn merge_written_again(
 fn count(stored: &[bool]) -> Result<usize, ShardError> {
     match stored.iter().all(|stored| *stored) {
         true => Ok(stored.len()),
-        false => Err(ShardError::Away("a revision was not taken in".to_owned())),
+        false => Err(ShardError::NotExecuted("a revision was not taken in".to_owned())),
     }
 }
 
@@ -70,14 +70,14 @@ async fn merge_unpurged(
     let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
     for _ in 0..limits::VALIDATION_ATTEMPTS {
         // First, so that a purge after the look makes the merge too late.
-        let (seen, forgot) = copy.purged_and_forgotten().await?;
+        let (seen, forgot) = copy.purged_and_collected().await?;
         let rounds = match origin {
             Origin::Anywhere => 0,
             Origin::Copy { rounds, .. } => rounds,
             Origin::Anew => forgot,
         };
         if rounds != forgot {
-            return Err(ShardError::Away("what the copy has forgotten may be among it".to_owned()));
+            return Err(ShardError::NotExecuted("what the copy has forgotten may be among it".to_owned()));
         }
         let left = without_purged(copy, edits, (heard, again)).await?;
         if left.is_empty() {
@@ -95,7 +95,7 @@ async fn merge_unpurged(
             return Ok(stored);
         }
     }
-    Err(ShardError::Away("the copy is being purged".to_owned()))
+    Err(ShardError::NotExecuted("the copy is being purged".to_owned()))
 }
 
 /// Leaves out revisions that the copy has purged: they must not come back from a copy that has yet to purge them.

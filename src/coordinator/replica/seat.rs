@@ -35,7 +35,7 @@ impl Voters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Seat {
     pub(in crate::coordinator) voters: Voters,
-    /// The version of the voters up to which this node has taken in what was accepted.
+    /// The version of the voters up to which this node has applied what was accepted.
     pub(in crate::coordinator) complete: u64,
     /// Whether it may have voted before it lost its disk.
     pub(in crate::coordinator) fresh: bool,
@@ -93,7 +93,7 @@ impl Seat {
         vote
     }
 
-    /// From whom this node takes in what was accepted before it votes; nobody: it may vote, or is not to.
+    /// From whom this node applies what was accepted before it votes; nobody: it may vote, or is not to.
     pub(in crate::coordinator) fn sources(&self, own: &str) -> BTreeSet<String> {
         let Voters { version, names, before } = &self.voters;
         if self.complete >= *version || !names.contains(own) {

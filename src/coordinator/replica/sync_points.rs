@@ -1,7 +1,8 @@
-//! How far copies have taken in each other, kept with the copies.
+//! Sync points: how far two replicas have applied each other, stored with the replica.
 //!
-//! A copy A that has read all of a copy B up to q, and stands at p then, tells both: A goes on at q the next time, and
-//! whoever has read A up to p (or further) has seen all that B has up to q, so that it may go on there when A is gone.
+//! A replica A that has read all of a replica B up to position q, and stands at position p then, records both. A
+//! continues at q the next time. A reader that has read A up to p or further has seen all that B has up to q, so that
+//! it may continue there when A is gone.
 
 use crate::coordinator::replica::message::{Heard, SyncPoint, TakenIn, decode, encode};
 use crate::coordinator::topology::seq::SeqEntry;
@@ -25,7 +26,7 @@ fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError>
     decode(bytes).map_err(|why| StorageError::Corrupt(format!("sync point: {why}")))
 }
 
-/// How far this copy has taken in that of `node`.
+/// How far this copy has applied that of `node`.
 pub(in crate::coordinator) async fn pulled(copy: &ShardCopy, node: &str) -> Result<Option<SyncPoint>, ShardError> {
     Ok(copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()?)
 }
@@ -38,12 +39,12 @@ fn epochs_name(node: &str) -> String {
     format!("epochs of {node}")
 }
 
-/// The epochs of the copy of `node`, as it told them when its purges were taken in last.
+/// The epochs of the copy of `node`, as it told them when its purges were applied last.
 pub(in crate::coordinator) async fn epochs_of(copy: &ShardCopy, node: &str) -> Result<Vec<(u64, u64)>, ShardError> {
     Ok(copy.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes how far this copy has taken in that of `node`, and its epochs, if there are new ones: no position and no purge
+/// Notes how far this copy has applied that of `node`, and its epochs, if there are new ones: no position and no purge
 /// is noted of an epoch that is not.
 pub(in crate::coordinator) async fn set_pulled(
     copy: &ShardCopy,
@@ -96,12 +97,12 @@ fn with_heard(mut known: Vec<Heard>, news: &[Heard]) -> Vec<Heard> {
     known
 }
 
-/// How many of this copy's purges that of `node` had taken in at a position up to which this copy has read it.
+/// How many of this copy's purges that of `node` had applied at a position up to which this copy has read it.
 pub(in crate::coordinator) async fn purges_taken(copy: &ShardCopy, node: &str) -> Result<u64, ShardError> {
     Ok(copy.meta_get(&purges_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes how many of this copy's purges that of `node` had taken in.
+/// Notes how many of this copy's purges that of `node` had applied.
 pub(in crate::coordinator) async fn set_purges_taken(
     copy: &ShardCopy,
     node: &str,
@@ -113,7 +114,7 @@ pub(in crate::coordinator) async fn set_purges_taken(
     }
 }
 
-/// Notes that another copy has taken in this one.
+/// Notes that another copy has applied this one.
 pub(in crate::coordinator) async fn note(copy: &ShardCopy, point: SyncPoint) -> Result<(), ShardError> {
     // All copies of a range have the number of the shard in common, and may tell at the same moment.
     copy.meta_change(&known_name(point.to_shard), move |stored| with_point(stored, point)).await

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::shard_map::Range;
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_varint};
@@ -26,9 +26,9 @@ pub(in crate::coordinator) struct Mark {
 
 impl Mark {
     /// Of a copy that stands so.
-    pub fn of(standing: Standing) -> Mark {
-        let Standing { shard, position, .. } = standing;
-        Mark { shard, epoch: standing.epoch_of(position), position }
+    pub fn of(replica_position: ReplicaPosition) -> Mark {
+        let ReplicaPosition { shard, position, .. } = replica_position;
+        Mark { shard, epoch: replica_position.epoch_of(position), position }
     }
 }
 
@@ -102,7 +102,7 @@ impl Token {
         self.0.iter().filter(move |part| part.name == name).map(|part| part.instance)
     }
 
-    /// Takes in another one: then it is of the writes of both.
+    /// Applies another one: then it is of the writes of both.
     pub fn add(&mut self, other: Token) {
         for part in other.0 {
             match self.0.iter_mut().find(|own| (own.name, own.instance) == (part.name, part.instance)) {
@@ -193,7 +193,7 @@ impl Token {
 }
 
 impl Part {
-    /// Takes in a write. One that a copy holds which held an earlier one, too, stands for both with the copies that the
+    /// Applies a write. One that a copy holds which held an earlier one, too, stands for both with the copies that the
     /// two have in common: a copy loses nothing as its position grows.
     fn add(&mut self, written: Written) {
         for own in self.writes.iter_mut().filter(|own| own.range == written.range && own.held.only == written.held.only)

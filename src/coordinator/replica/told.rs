@@ -10,9 +10,9 @@ use crate::coordinator::replica::token::Mark;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::RevPath;
 
-/// What a judge stored, as `shard::Judged`, and where its copy stood then: of nodes that do not tell nothing.
+/// What a primary stored, as `shard::AcceptedEdit`, and where its copy stood then: of nodes that do not tell nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct JudgedAt {
+pub(in crate::coordinator) struct AcceptedAt {
     pub path: RevPath,
     pub attachments: Vec<Attachment>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

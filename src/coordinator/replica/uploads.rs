@@ -19,7 +19,7 @@ pub(in crate::coordinator) struct Uploads(
 );
 
 fn gone() -> ShardError {
-    ShardError::Away("the upload is not known, or was given up".to_owned())
+    ShardError::NotExecuted("the upload is not known, or was given up".to_owned())
 }
 
 impl Uploads {
@@ -33,7 +33,7 @@ impl Uploads {
         let mut table = self.table();
         table.retain(|_, (used, _)| now.since(*used) < limits::UPLOAD_IDLE);
         if table.len() >= limits::REMOTE_UPLOADS {
-            return Err(ShardError::Away("too many uploads".to_owned()));
+            return Err(ShardError::NotExecuted("too many uploads".to_owned()));
         }
         table.insert(number, (now, writer));
         Ok(number)

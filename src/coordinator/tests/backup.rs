@@ -189,7 +189,7 @@ fn directories(at: &Path, out: &mut BTreeSet<PathBuf>) {
 }
 
 #[tokio::test]
-async fn every_name_that_leads_to_a_snapshot_is_durable_whoever_wrote_its_objects() {
+async fn every_name_that_leads_to_a_snapshot_is_durable_no_matter_who_wrote_its_objects() {
     let (world, _coordinator, database) = rich().await;
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("kept").join("daily");
@@ -355,7 +355,7 @@ async fn a_snapshot_is_a_whole_one_where_what_was_read_before_does_not_count_any
 
 /// The disk of before a snapshot gives its positions to other changes.
 #[tokio::test]
-async fn a_snapshot_of_a_node_that_was_put_back_adds_nothing_to_one_of_what_is_gone() {
+async fn a_snapshot_of_a_node_that_was_restored_adds_nothing_to_one_of_what_is_gone() {
     let world = World::open(tempfile::tempdir().unwrap(), Engine::Redb).await;
     let folder = tempfile::tempdir().unwrap();
     let coordinator = world.start().await;
@@ -673,7 +673,7 @@ async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
 }
 
 /// Dumps a database; answers the stream, how many documents are in it, and what was left out.
-async fn salvaged(database: &Database) -> (Vec<u8>, usize, Vec<LeftOut>) {
+async fn recovered(database: &Database) -> (Vec<u8>, usize, Vec<LeftOut>) {
     let (mut out, mut left_out) = (Vec::new(), Vec::new());
     let counts = dump(database, &mut out, &mut |what| left_out.push(what)).await.unwrap();
     (out, counts.documents as usize, left_out)
@@ -682,7 +682,7 @@ async fn salvaged(database: &Database) -> (Vec<u8>, usize, Vec<LeftOut>) {
 #[tokio::test]
 async fn a_dump_goes_on_behind_whatever_is_damaged_and_names_what_it_leaves_out() {
     let (_world, database, file) = on_disk().await;
-    assert_eq!(salvaged(&database).await.1, MANY);
+    assert_eq!(recovered(&database).await.1, MANY);
     let whole = std::fs::read(&file).unwrap();
     // Wherever an id stands: in documents, in rows of changes, in pages that lead to those.
     let places: Vec<usize> = (0..whole.len() - 4).filter(|at| &whole[*at..at + 4] == b"doc-").collect();
@@ -691,7 +691,7 @@ async fn a_dump_goes_on_behind_whatever_is_damaged_and_names_what_it_leaves_out(
         let mut damaged = whole.clone();
         damaged[part[part.len() / 2]] ^= 1;
         std::fs::write(&file, damaged).unwrap();
-        let (_, documents, left_out) = salvaged(&database).await;
+        let (_, documents, left_out) = recovered(&database).await;
         let mut found = documents;
         for what in &left_out {
             found += match what {
@@ -712,7 +712,7 @@ async fn a_dump_goes_on_behind_whatever_is_damaged_and_names_what_it_leaves_out(
     let mut damaged = whole.clone();
     places.iter().step_by(500).for_each(|at| damaged[*at] ^= 1);
     std::fs::write(&file, damaged).unwrap();
-    let (stream, documents, _) = salvaged(&database).await;
+    let (stream, documents, _) = recovered(&database).await;
     let fresh = World::new().await;
     let (name, counts) = load(&fresh.start().await, None, &mut stream.as_slice()).await.unwrap();
     assert_eq!((name.as_str(), counts.documents as usize), ("db", documents));

@@ -154,8 +154,8 @@ async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
         let ids = |rows: Vec<ListRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
         assert_eq!(ids(together), ids(alone));
     }
-    database.own_shard(ranges[2]).await.unwrap().park();
-    assert!(matches!(database.infos(&ranges).await, Err(ShardError::Away(_))));
+    database.own_shard(ranges[2]).await.unwrap().quarantine();
+    assert!(matches!(database.infos(&ranges).await, Err(ShardError::NotExecuted(_))));
     assert_eq!(database.infos(&ranges[..2]).await.unwrap().len(), 2);
 }
 
@@ -193,7 +193,7 @@ async fn global_changes_note_what_happened_and_survive_a_restart() {
 }
 
 /// Begins something and gives it up, as a request whose connection is lost.
-async fn begin_and_give_up(future: impl Future) {
+async fn begin_and_cancel(future: impl Future) {
     let mut future = Box::pin(future);
     assert!(future.as_mut().now_or_never().is_none());
 }
@@ -202,12 +202,12 @@ async fn begin_and_give_up(future: impl Future) {
 async fn hold_committer(world: &World) -> std::sync::mpsc::Sender<()> {
     let (go, held) = std::sync::mpsc::channel::<()>();
     let job = move |_: &mut crate::storage::WriteView<'_>| Ok(held.recv().map_err(drop));
-    begin_and_give_up(world.storage.committer().submit(job)).await;
+    begin_and_cancel(world.storage.committer().submit(job)).await;
     go
 }
 
 /// Writes a document and gives up as soon as its edit is queued.
-async fn queue_and_give_up(database: &Database, name: &str) {
+async fn queue_and_cancel(database: &Database, name: &str) {
     let mut write = Box::pin(database.write_one(request(name, "{}"), WriteOptions::default()));
     while database.is_idle() {
         assert!(write.as_mut().now_or_never().is_none());
@@ -231,13 +231,13 @@ async fn a_client_that_goes_away_changes_nothing_of_what_follows_a_commit() {
             news.changed().await.unwrap();
         }
     };
-    begin_and_give_up(coordinator.create_database("db", one_range)).await;
+    begin_and_cancel(coordinator.create_database("db", one_range)).await;
     wait_for(&["created:db"]).await;
     let database = coordinator.database("db").unwrap();
     put(&database, "a", "{}").await;
     let (_, since) = coordinator.events(0);
     let go = hold_committer(&world).await;
-    queue_and_give_up(&database, "b").await;
+    queue_and_cancel(&database, "b").await;
     go.send(()).unwrap();
     let mut events = coordinator.watch_events();
     events.wait_for(|last| *last > since).await.unwrap();
@@ -245,7 +245,7 @@ async fn a_client_that_goes_away_changes_nothing_of_what_follows_a_commit() {
     assert_eq!((told[0].name.as_str(), told[0].kind), ("db", EventKind::Updated));
     assert_eq!(body(&database, "b").await, "{}");
     coordinator.note_updates().await;
-    begin_and_give_up(coordinator.delete_database("db")).await;
+    begin_and_cancel(coordinator.delete_database("db")).await;
     wait_for(&["created:db", "updated:db", "deleted:db"]).await;
     assert!(database.is_gone() && !coordinator.has_database("db"));
 }
@@ -255,7 +255,7 @@ async fn a_database_is_not_reopened_beside_a_queued_edit_whose_feed_would_go_sta
     let (world, _coordinator, database) = database(1).await;
     put(&database, "a", "{}").await;
     let go = hold_committer(&world).await;
-    queue_and_give_up(&database, "b").await;
+    queue_and_cancel(&database, "b").await;
     assert!(!database.is_idle(), "the edit is queued");
     go.send(()).unwrap();
     while !database.is_idle() {

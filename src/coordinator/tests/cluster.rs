@@ -1,18 +1,18 @@
 //! Several coordinators over a network that can be cut.
 
 mod breaks;
-mod forgotten;
 mod gone;
 mod joins;
 pub(super) mod late;
 mod maintenance;
 mod members;
 mod moves;
-mod put_back;
-mod refill;
+mod rebuild;
+mod restored;
 mod settings;
 mod sizes;
 mod tokens;
+mod tombstone_collection;
 mod united;
 mod views;
 
@@ -114,7 +114,7 @@ impl Peers for End {
     fn call<'a>(&'a self, to: &'a str, call: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
             let Call { service, body, limit, .. } = call;
-            let away = || CallError::Away(format!("{to} is down"));
+            let away = || CallError::NotExecuted(format!("{to} is down"));
             if !self.is_up(to) || self.network.is_deaf(to) {
                 return Err(away());
             }
@@ -125,11 +125,11 @@ impl Peers for End {
             let is_copy = service == Service::Copy;
             let says = |text: &str| body.windows(text.len()).take(300).any(|bytes| bytes == text.as_bytes());
             if is_copy && self.network.older.load(Ordering::Relaxed) && says("FetchSome") {
-                return Err(CallError::Away("unknown variant `FetchSome`".to_owned()));
+                return Err(CallError::NotExecuted("unknown variant `FetchSome`".to_owned()));
             }
             let refused = *self.network.refused.lock().unwrap_or_else(PoisonError::into_inner);
             if is_copy && refused.is_some_and(says) {
-                return Err(CallError::Away("it is refused".to_owned()));
+                return Err(CallError::NotExecuted("it is refused".to_owned()));
             }
             // The callee goes on when the caller is gone, as over a real network.
             let task = tokio::spawn(answer.answer(self.own.clone(), body, limit));
@@ -139,16 +139,17 @@ impl Peers for End {
             let done = tokio::select! {
                 biased;
                 done = task => done,
-                () = cut => return Err(CallError::Silent(format!("{to} went away"))),
+                () = cut => return Err(CallError::Indeterminate(format!("{to} went away"))),
             };
             if self.network.is_mute(to) {
-                return Err(CallError::Silent(format!("{to} is mute")));
+                return Err(CallError::Indeterminate(format!("{to} is mute")));
             }
             let lose = |left: u32| left.checked_sub(1);
             if is_copy && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
-                return Err(CallError::Silent("the connection broke".to_owned()));
+                return Err(CallError::Indeterminate("the connection broke".to_owned()));
             }
-            let done = done.map_err(|_| CallError::Silent("it panicked".to_owned()))?.map_err(CallError::Away);
+            let done =
+                done.map_err(|_| CallError::Indeterminate("it panicked".to_owned()))?.map_err(CallError::NotExecuted);
             self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
             let largest = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
             self.network.largest.fetch_max(largest, Ordering::Relaxed);
@@ -470,14 +471,14 @@ async fn a_node_that_hangs_keeps_no_write_from_ranges_it_does_not_hold() {
 }
 
 #[tokio::test]
-async fn a_conflict_from_the_second_judge_proves_nothing() {
+async fn a_conflict_from_the_second_primary_proves_nothing() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    // The judge stores the edit, and its answer is lost.
-    let judge = cluster.db(0).nodes_of(0)[0].to_string();
-    let writer = cluster.network.names.iter().position(|name| *name != judge).unwrap();
-    cluster.network.mute.lock().unwrap().insert(judge.clone());
+    // The primary stores the edit, and its answer is lost.
+    let primary = cluster.db(0).nodes_of(0)[0].to_string();
+    let writer = cluster.network.names.iter().position(|name| *name != primary).unwrap();
+    cluster.network.mute.lock().unwrap().insert(primary.clone());
     let stale = write(&cluster.db(writer), "a", r#"{"v":3}"#, None).await;
     assert!(matches!(stale, Err(WriteError::Unknown)), "{stale:?}");
     let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
@@ -488,14 +489,14 @@ async fn a_conflict_from_the_second_judge_proves_nothing() {
     }
 }
 
-/// The judge stores the edit, the connection breaks, and the answer is asked for again: a plain answer, and one edit.
+/// The primary stores the edit, the connection breaks, and the answer is asked for again: a plain answer, and one edit.
 #[tokio::test]
 async fn a_write_whose_answer_was_lost_is_not_done_twice() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    let judge = cluster.db(0).nodes_of(0)[0].to_string();
-    let writer = cluster.network.names.iter().position(|name| *name != judge).unwrap();
+    let primary = cluster.db(0).nodes_of(0)[0].to_string();
+    let writer = cluster.network.names.iter().position(|name| *name != primary).unwrap();
     cluster.network.cut_off.store(1, Ordering::Relaxed);
     let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
     assert_eq!(done.rev.pos, 2);
@@ -691,7 +692,7 @@ async fn two_databases_of_one_name_become_one() {
 }
 
 #[tokio::test]
-async fn a_feed_resumes_on_another_copy_where_the_two_were_in_step() {
+async fn a_feed_resumes_on_another_copy_where_the_two_were_in_sync() {
     let cluster = Cluster::new(2).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..10 {

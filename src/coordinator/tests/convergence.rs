@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::try_join_all;
 
-use super::cluster::late::{ask_as, judge};
+use super::cluster::late::{ask_as, decide};
 use super::cluster::{Cluster, eventually, own_leaves, write};
 use super::*;
 use crate::coordinator::replica::message::SyncPoint;
@@ -19,7 +19,7 @@ pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
     cluster.db(at).own_copy(0).await.unwrap().unwrap().shard.clone()
 }
 
-/// Brings one node in step with another; answers how many bytes that took.
+/// Brings one node in sync with another; answers how many bytes that took.
 pub(super) async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -> u64 {
     cluster.network.bytes.store(0, Ordering::Relaxed);
     let node: Arc<str> = cluster.network.names[with].as_str().into();
@@ -59,17 +59,17 @@ pub(super) async fn two(documents: usize) -> Cluster {
     cluster
 }
 
-/// The third node has the first one judge an edit and brings the result to nobody.
+/// The third node has the first one primary an edit and brings the result to nobody.
 #[tokio::test]
-async fn what_a_coordinator_that_is_gone_had_judged_comes_to_the_other_copies_at_once() {
+async fn what_a_coordinator_that_is_gone_had_decided_comes_to_the_other_copies_at_once() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let started = tokio::time::Instant::now();
-    ask_as(&cluster, (2, 0), 0, 1, judge(&["before"])).await;
+    ask_as(&cluster, (2, 0), 0, 1, decide(&["before"])).await;
     cluster.cut(&[2]);
     eventually(|| async { !own_leaves(&cluster.db(1), "before").await.is_empty() }).await;
     // The call was on its way when the connection was lost.
-    ask_as(&cluster, (2, 0), 0, 2, judge(&["after"])).await;
+    ask_as(&cluster, (2, 0), 0, 2, decide(&["after"])).await;
     eventually(|| async { !own_leaves(&cluster.db(1), "after").await.is_empty() }).await;
     assert!(started.elapsed() < crate::limits::SYNC_PERIOD, "nobody waits for the next look at all databases");
 }
@@ -193,7 +193,7 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     let cluster = two(10).await;
     let db = cluster.db(0);
     let own = db.own_copy(0).await.unwrap().unwrap();
-    let before = own.standing();
+    let before = own.replica_position();
     let name = cluster.network.names[0].clone();
     let known = sync_points::pulled(&copy(&cluster, 1).await, &name).await.unwrap().unwrap();
     // What the other node has read of it is gone.
@@ -202,17 +202,17 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     sync_points::set_pulled(&copy(&cluster, 1).await, &name, more, None).await.unwrap();
     let entry = SeqEntry { end: u32::MAX, shard: before.shard, epoch: before.epoch, position: before.position + 3 };
     catch_up(&cluster, 0, 1, false).await;
-    assert_ne!(own.standing().epoch, before.epoch);
+    assert_ne!(own.replica_position().epoch, before.epoch);
     assert!(own.resume(&[entry]).await.unwrap() <= before.position, "a reader gets what has its number now");
-    let renewed = own.standing().epoch;
+    let renewed = own.replica_position().epoch;
     catch_up(&cluster, 1, 0, false).await;
     catch_up(&cluster, 0, 1, false).await;
-    assert_eq!(own.standing().epoch, renewed, "once");
+    assert_eq!(own.replica_position().epoch, renewed, "once");
 }
 
 /// The copy of a node's data is as good as an orderly stop leaves it, and newer than all that other nodes have read.
 #[tokio::test]
-async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_put_back() {
+async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_restored() {
     let mut cluster = Cluster::of(2, Engine::Redb).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..10 {
@@ -265,7 +265,7 @@ pub(super) async fn behind_a_purge(behind: &[usize]) -> Cluster {
         catch_up(&cluster, at, 0, false).await;
         assert!(own_leaves(&cluster.db(at), "old").await.is_empty());
     }
-    // Those behind confirmed it before they were put back.
+    // Those behind confirmed it before they were restored from a backup.
     own.compact(0, crate::shard::Pace::new(&cluster.nodes[0].world.env, 1000)).await.unwrap();
     assert_eq!(own.state().await.unwrap().purge_floor, 1);
     cluster
@@ -295,7 +295,7 @@ pub(super) async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
 
 /// An old backup holds what was purged since, and nobody has the records of that any more.
 #[tokio::test]
-async fn a_copy_put_back_gives_up_what_was_purged_since() {
+async fn a_restored_copy_discards_what_was_purged_since() {
     let mut cluster = behind_a_purge(&[2]).await;
     restart(&mut cluster, 2).await;
     plant(&copy(&cluster, 2).await, "new", &["1-d"], false).await;
@@ -303,9 +303,9 @@ async fn a_copy_put_back_gives_up_what_was_purged_since() {
     ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
 }
 
-/// Each waited for the other to be in step first.
+/// Each waited for the other to be in sync first.
 #[tokio::test]
-async fn two_copies_put_back_do_not_wait_for_each_other() {
+async fn two_restored_copies_do_not_wait_for_each_other() {
     let mut cluster = behind_a_purge(&[1, 2]).await;
     for at in [1, 2] {
         restart(&mut cluster, at).await;
@@ -315,9 +315,9 @@ async fn two_copies_put_back_do_not_wait_for_each_other() {
     ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
 }
 
-/// Each waited for the other to be in step first: one to read it, the other to see what was removed.
+/// Each waited for the other to be in sync first: one to read it, the other to see what was removed.
 #[tokio::test]
-async fn a_copy_put_back_does_not_wait_for_nodes_that_started_just_now() {
+async fn a_restored_copy_does_not_wait_for_nodes_that_started_just_now() {
     let mut cluster = behind_a_purge(&[2]).await;
     cluster.cut(&[0, 1, 2]);
     for at in 0..3 {
@@ -327,10 +327,10 @@ async fn a_copy_put_back_does_not_wait_for_nodes_that_started_just_now() {
     ends_with(&cluster, &[("stays", "1-c")]).await;
 }
 
-/// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was put back and
-/// started once more; and when it had taken in a copy that has a record of the purge, since.
+/// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was restored from
+/// a backup and started once more; and when it had applied a copy that has a record of the purge, since.
 #[tokio::test]
-async fn a_copy_put_back_keeps_what_it_acknowledged_and_nobody_has_read() {
+async fn a_restored_copy_keeps_what_it_acknowledged_and_nobody_has_read() {
     let mut cluster = behind_a_purge(&[1]).await;
     plant(&copy(&cluster, 1).await, "before", &["1-e"], false).await;
     restart(&mut cluster, 1).await;

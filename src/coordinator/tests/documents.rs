@@ -278,5 +278,5 @@ async fn a_purge_that_removed_something_is_not_told_as_one_of_a_database_that_is
     let gone = database.purge(asked[1..].to_vec()).await;
     assert!(matches!(gone, Err(SettingError::DatabaseGone)), "{gone:?}");
     let begun = database.purge(asked).await;
-    assert!(matches!(begun, Err(SettingError::Unavailable(ShardError::Silent(_)))), "{begun:?}");
+    assert!(matches!(begun, Err(SettingError::Unavailable(ShardError::Indeterminate(_)))), "{begun:?}");
 }

@@ -63,8 +63,8 @@ async fn the_limit_ends_a_feed_and_the_rest_is_pending() {
     assert_eq!(seen.len(), 1000);
 }
 
-/// A page that ended with the last row of a range gave a sequence behind rows that the limit had sent back: whoever
-/// went on from there never saw them.
+/// A page that ended with the last row of a range gave a sequence behind rows that the limit had sent back: the one
+/// that went on from there never saw them.
 #[tokio::test]
 async fn a_small_limit_over_several_ranges_leaves_nothing_out() {
     let (_world, _coordinator, database) = database(3).await;

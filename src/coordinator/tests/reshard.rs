@@ -205,7 +205,7 @@ async fn a_job_that_failed_leaves_no_halves() {
     while coordinator.reshard_jobs().await[0].state != JobState::Failed {
         world.env.sleep(std::time::Duration::from_millis(5)).await;
     }
-    assert!(db.halves().is_empty() && db.heirs(0).await.unwrap().is_none());
+    assert!(db.halves().is_empty() && db.children(0).await.unwrap().is_none());
     put(&db, "_local/l", "{}").await;
     assert_eq!(db.map().q(), 1);
 }

@@ -1,4 +1,4 @@
-//! Feeds by a declared selector: what its index gives is what judging every change gives.
+//! Feeds by a declared selector: what its index gives is what filtering every change gives.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,10 +13,10 @@ const SELECTOR: &str = r#"{"kind":"x","n":{"$gt":0}}"#;
 /// Says the same in other words.
 const DECLARED: &str = r#"{"language":"query","filters":{
     "f":{"$and":[{"n":{"$gt":0}},{"kind":{"$eq":"x"}}]},"c":{"_conflicts":{"$exists":true}}}}"#;
-/// Declared, too: a winner is judged with its conflicts, a leaf of many by itself.
+/// Declared, too: a winner is matched with its conflicts, a leaf of many by itself.
 const IN_CONFLICT: &str = r#"{"_conflicts":{"$exists":true}}"#;
 
-/// Judges every change.
+/// Matches every change.
 struct Scan(Arc<dyn RowFilter>);
 
 impl RowFilter for Scan {
@@ -66,7 +66,7 @@ enum Step {
         doc: u8,
         of: usize,
     },
-    /// The index takes in what was written.
+    /// The index applies what was written.
     Build,
 }
 
@@ -130,7 +130,7 @@ async fn compare(database: &Arc<Database>, selector: &str, since: Since) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn an_index_gives_what_judging_every_change_gives(q in 1_u32..4, steps in steps()) {
+    fn an_index_gives_what_filtering_every_change_gives(q in 1_u32..4, steps in steps()) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let (_world, _coordinator, database) = database(q).await;
             put(&database, "_design/f", DECLARED).await;
@@ -187,7 +187,7 @@ async fn the_index_holds_the_changes_of_matching_documents_alone_and_goes_with_i
     }
 }
 
-/// Counts what it is asked to judge.
+/// Counts what it is asked to match.
 struct Counted(Arc<dyn RowFilter>, AtomicUsize);
 
 impl RowFilter for Counted {
@@ -202,7 +202,7 @@ impl RowFilter for Counted {
 }
 
 #[tokio::test]
-async fn a_waiting_feed_judges_what_the_index_names_and_what_it_has_not_taken_in() {
+async fn a_waiting_feed_filters_what_the_index_names_and_what_it_has_not_taken_in() {
     let (_world, _coordinator, database) = database(2).await;
     put(&database, "_design/f", DECLARED).await;
     put(&database, "a", r#"{"kind":"x","n":1}"#).await;

@@ -157,7 +157,7 @@ async fn seats_are_at_hand_as_long_as_the_view_is_complete() {
     assert_eq!(begin(&database, asked.clone()).await.total_rows, DOCS);
     for (range, seat) in ranges.iter().zip(view().await.seats_at_hand(&ranges, &asked).unwrap()) {
         let found = view().await.seat(*range, Update::Before, false).await.unwrap();
-        assert_eq!((seat.header, seat.standing), (found.header, found.standing));
+        assert_eq!((seat.header, seat.replica_position), (found.header, found.replica_position));
     }
     put(&database, "more", r#"{"n":1}"#).await;
     assert!(view().await.seats_at_hand(&ranges, &asked).is_none(), "a document is to be taken in");

@@ -54,7 +54,7 @@ pub(in crate::coordinator) enum Vote<V> {
     Decided(V),
     /// There is no such register here, or it is not known what the version before the one asked about is.
     Unknown,
-    /// The node counts other votes, or has yet to take in what those before it accepted.
+    /// The node counts other votes, or has yet to apply what those before it accepted.
     Elsewhere,
 }
 
@@ -114,7 +114,7 @@ impl<V: Clone> Promise<V> {
         (Vote::Yes { accepted }, Some(own))
     }
 
-    /// This with what another node promised and accepted: whoever asks from now on is told of both.
+    /// This with what another node promised and accepted: regardless of who asks from now on is told of both.
     pub fn with(self, other: Promise<V>) -> Promise<V> {
         let (high, low) = if self.version >= other.version { (self, other) } else { (other, self) };
         let (version, decided) = (high.version, [high.latest_decided(), low.latest_decided()]);

@@ -130,7 +130,7 @@ pub enum WriteError {
         /// The attachment's name.
         name: String,
     },
-    /// Nobody can say whether the write took place: the judge of the range did not answer.
+    /// Nobody can say whether the write took place: the primary of the range did not answer.
     Unknown,
     /// The node could not write: its disk failed, or it is stopping. Nothing was written.
     Unavailable(ShardError),

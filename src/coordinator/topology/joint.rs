@@ -81,7 +81,7 @@ impl MapRecord {
     }
 
     /// Who takes the next step of a move: the node that gets a copy; where none gets one, the first of those that stay.
-    /// Should there be none of these any more, whoever holds a copy calls the move off.
+    /// Should there be none of these any more, the one that holds a copy calls the move off.
     pub(in crate::coordinator) fn driver<'m>(
         &'m self,
         moved: &'m Move,

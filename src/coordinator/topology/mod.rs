@@ -3,7 +3,6 @@
 //! Shard maps and placement, the catalogue's records and names, update sequences, quorums ([`quorum`] alone counts
 //! them), errors, and the trait through which other nodes are called ([`peers`]).
 
-pub(super) mod aside;
 pub(super) mod ballot;
 pub(super) mod budget;
 pub mod caller;
@@ -19,3 +18,4 @@ pub(super) mod rows;
 pub mod seq;
 pub mod shard_map;
 pub(super) mod span;
+pub(super) mod superseded;

@@ -1,4 +1,4 @@
-//! Which names a database may have (SPEC 'Databases'; as CouchDB 3.5 was measured).
+//! Which names a database may have (CouchDB documentation, 'Databases'; as CouchDB 3.5 was measured).
 
 use crate::coordinator::topology::error::DatabaseError;
 use crate::limits;
@@ -13,7 +13,7 @@ pub fn is_system(name: &str) -> bool {
 
 /// Whether `name` may be created: `^[a-z][a-z0-9_$()+/-]*$`, or a system name, of at most 238 characters.
 ///
-/// The length is judged first, since it has an error of its own.
+/// The length is decided first, since it has an error of its own.
 pub fn check(name: &str) -> Result<(), DatabaseError> {
     if name.chars().count() > limits::DATABASE_NAME_MAX {
         return Err(DatabaseError::NameTooLong { name: name.to_owned() });

@@ -1,7 +1,8 @@
 //! The other nodes of the cluster as the coordinator needs them: who belongs to it, who can be reached, and calls.
 //!
-//! A call either surely did nothing ([`CallError::Away`]) or may have done something ([`CallError::Silent`]); it ends
-//! at the latest when its deadline is over or the node is suspected. [`Alone`] is a node without a cluster.
+//! A call either surely did nothing ([`CallError::NotExecuted`]) or may have done something
+//! ([`CallError::Indeterminate`]); it ends at the latest when its deadline is over or the node is suspected. [`Alone`]
+//! is a node without a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,9 +58,9 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
     /// The node was not asked or would not: nothing was done. Carries why.
-    Away(String),
+    NotExecuted(String),
     /// It was asked and did not answer. Carries why.
-    Silent(String),
+    Indeterminate(String),
 }
 
 /// Answers calls of other nodes. The error tells why it would not.
@@ -154,8 +155,8 @@ impl Peers for ClusterPeers {
             };
             let answer = self.0.call(&NodeName::from(to), call.service.into(), class, call.body, call.limit).await;
             answer.map_err(|error| match error {
-                cluster::CallError::Down | cluster::CallError::Refused(_) => CallError::Away(error.to_string()),
-                cluster::CallError::Unknown(why) => CallError::Silent(why),
+                cluster::CallError::Down | cluster::CallError::Refused(_) => CallError::NotExecuted(error.to_string()),
+                cluster::CallError::Unknown(why) => CallError::Indeterminate(why),
             })
         })
     }
@@ -206,7 +207,7 @@ impl Peers for Alone {
     }
 
     fn call<'a>(&'a self, to: &'a str, _: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
-        let error = CallError::Away(format!("{to} is no node of this cluster"));
+        let error = CallError::NotExecuted(format!("{to} is no node of this cluster"));
         Box::pin(async move { Err(error) })
     }
 

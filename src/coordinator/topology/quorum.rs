@@ -1,7 +1,7 @@
 //! The one place that counts the replies of copies.
 //!
 //! Pure: it is told of every reply and says what may be answered. A write is met when `w` copies hold it, accepted when
-//! at least one does, and of unknown outcome when none is known to hold it but one may (DESIGN section 6).
+//! at least one does, and of unknown outcome when none is known to hold it but one may (`docs/consistency.md`).
 
 /// How far a write has got when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +24,7 @@ pub fn shared_with_every_majority(n: u32) -> u32 {
 
 /// What the replies so far allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Fewer than wanted hold it, and no more replies will come.
     Accepted,
     /// No copy holds it and none may.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Met,
     /// No copy is known to hold it, but some did not answer.
     Unknown,
-    /// More replies can change the verdict.
+    /// More replies can change the decision.
     Waiting,
 }
 
@@ -76,25 +76,25 @@ impl Tally {
     }
 
     /// What may be answered now.
-    pub fn verdict(&self) -> Verdict {
+    pub fn decision(&self) -> Decision {
         let open = self.copies - self.done - self.refused - self.silent;
         match () {
-            () if self.done >= self.wanted => Verdict::Met,
-            () if open > 0 => Verdict::Waiting,
-            () if self.done > 0 => Verdict::Accepted,
-            () if self.silent > 0 => Verdict::Unknown,
-            () => Verdict::Failed,
+            () if self.done >= self.wanted => Decision::Met,
+            () if open > 0 => Decision::Waiting,
+            () if self.done > 0 => Decision::Accepted,
+            () if self.silent > 0 => Decision::Unknown,
+            () => Decision::Failed,
         }
     }
 
-    /// Whether more replies can change the verdict.
+    /// Whether more replies can change the decision.
     pub fn waits(&self) -> bool {
-        self.verdict() == Verdict::Waiting
+        self.decision() == Decision::Waiting
     }
 
     /// Whether as many copies as wanted hold it.
     pub fn is_met(&self) -> bool {
-        self.verdict() == Verdict::Met
+        self.decision() == Decision::Met
     }
 
     /// How many copies hold it.
@@ -102,12 +102,12 @@ impl Tally {
         self.done
     }
 
-    /// The verdict as what a successful write reports; `None` when it did not succeed (yet).
+    /// The decision as what a successful write reports; `None` when it did not succeed (yet).
     pub fn written(&self) -> Option<Written> {
-        match self.verdict() {
-            Verdict::Met => Some(Written::Quorum),
-            Verdict::Accepted => Some(Written::Accepted),
-            Verdict::Failed | Verdict::Unknown | Verdict::Waiting => None,
+        match self.decision() {
+            Decision::Met => Some(Written::Quorum),
+            Decision::Accepted => Some(Written::Accepted),
+            Decision::Failed | Decision::Unknown | Decision::Waiting => None,
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
 
     /// Every combination of replies for up to five copies and every `w`, against the definition.
     #[test]
-    fn verdicts_of_all_combinations() {
+    fn outcomes_of_all_combinations() {
         for n in 1..=5_u32 {
             for wanted in 1..=6 {
                 for done in 0..=n {
@@ -142,13 +142,13 @@ mod tests {
                             (0..silent).for_each(|_| tally.silent());
                             let all_in = done + refused + silent == n;
                             let expected = match (done >= wanted, all_in) {
-                                (true, _) => Verdict::Met,
-                                (false, false) => Verdict::Waiting,
-                                (false, true) if done > 0 => Verdict::Accepted,
-                                (false, true) if silent > 0 => Verdict::Unknown,
-                                (false, true) => Verdict::Failed,
+                                (true, _) => Decision::Met,
+                                (false, false) => Decision::Waiting,
+                                (false, true) if done > 0 => Decision::Accepted,
+                                (false, true) if silent > 0 => Decision::Unknown,
+                                (false, true) => Decision::Failed,
                             };
-                            assert_eq!(tally.verdict(), expected, "n={n} w={wanted} {done}/{refused}/{silent}");
+                            assert_eq!(tally.decision(), expected, "n={n} w={wanted} {done}/{refused}/{silent}");
                         }
                     }
                 }

@@ -113,30 +113,30 @@ pub(in crate::coordinator) fn job_key(id: &str) -> Vec<u8> {
     key
 }
 
-/// The key prefix of the marks of copies that are made anew, see `refill`.
-pub(in crate::coordinator) fn refill_prefix() -> Vec<u8> {
+/// The key prefix of the marks of copies that are made anew, see `rebuild`.
+pub(in crate::coordinator) fn rebuild_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'r');
     key
 }
 
 /// The key of the mark of such a copy, by its new shard.
-pub(in crate::coordinator) fn refill_key(shard: u64) -> Vec<u8> {
-    let mut key = refill_prefix();
+pub(in crate::coordinator) fn rebuild_key(shard: u64) -> Vec<u8> {
+    let mut key = rebuild_prefix();
     key.extend(shard.to_be_bytes());
     key
 }
 
 /// The key prefix of databases that lost their name to another instance.
-pub(in crate::coordinator) fn aside_prefix() -> Vec<u8> {
+pub(in crate::coordinator) fn superseded_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'o');
     key
 }
 
 /// The key of the record of such a database, until its documents are in the other one.
-pub(in crate::coordinator) fn aside_key(name: &str, instance: &str) -> Vec<u8> {
-    let mut key = aside_prefix();
+pub(in crate::coordinator) fn superseded_key(name: &str, instance: &str) -> Vec<u8> {
+    let mut key = superseded_prefix();
     key.extend(name.as_bytes());
     key.push(0);
     key.extend(instance.as_bytes());
@@ -174,7 +174,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes in what another node has, part by part: the higher stamp counts.
+    /// Applies what another node has, part by part: the higher stamp counts.
     pub fn merge(&mut self, other: Settings) {
         if other.stamps.security > self.stamps.security {
             (self.security, self.stamps.security) = (other.security, other.stamps.security);
@@ -200,7 +200,7 @@ pub(in crate::coordinator) struct Move {
     /// The node that gets one; `None`: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether the new copy counts already, so that the old one only waits until others have taken in all it has.
+    /// Whether the new copy counts already, so that the old one only waits until others have applied all it has.
     #[serde(default)]
     pub leaving: bool,
 }
@@ -247,7 +247,7 @@ fn check_places(q: u32, splits: &[u32], by_range: Option<&[Vec<String>]>, moves:
 
 /// Two shards that are to take the documents of a range over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Heirs {
+pub(in crate::coordinator) struct Children {
     pub range: u32,
     pub shards: [u64; 2],
 }
@@ -288,7 +288,8 @@ pub(in crate::coordinator) struct Record {
     pub moves: Vec<Move>,
     /// Splits under way on this node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub heirs: Vec<Heirs>,
+    #[serde(rename = "heirs")]
+    pub children: Vec<Children>,
     /// When it was made, in seconds since the Unix epoch.
     pub created_s: u64,
     pub settings: Settings,
@@ -357,8 +358,8 @@ impl Record {
 
     /// All shards of this node, those of splits under way too.
     pub fn all_shards(&self) -> impl Iterator<Item = u64> + '_ {
-        let heirs = self.heirs.iter().flat_map(|heirs| heirs.shards);
-        self.shards.iter().copied().chain(heirs).filter(|shard| *shard != 0)
+        let children = self.children.iter().flat_map(|children| children.shards);
+        self.shards.iter().copied().chain(children).filter(|shard| *shard != 0)
     }
 }
 
@@ -490,7 +491,7 @@ impl Known {
         Arc::clone(&self.placed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in where the copies are according to a record that was just stored.
+    /// Applies where the copies are according to a record that was just stored.
     pub fn place(&self, mut record: Record) {
         *self.placed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Placed::of(&mut record));
     }
@@ -535,7 +536,7 @@ impl Known {
             moved: placed.moved,
             splits: placed.splits.to_vec(),
             moves: placed.moves.to_vec(),
-            heirs: Vec::new(),
+            children: Vec::new(),
             created_s: self.created_s,
             settings: self.settings().into(),
         }
@@ -602,7 +603,7 @@ mod tests {
             moved: 2,
             splits: Vec::new(),
             moves: vec![Move { range: 1, from: None, to: Some("c@h".to_owned()), leaving: false }],
-            heirs: vec![Heirs { range: 0, shards: [18, 19] }],
+            children: vec![Children { range: 0, shards: [18, 19] }],
             created_s: 1_700_000_000,
             settings: Settings {
                 security: Some("{}".to_owned()),

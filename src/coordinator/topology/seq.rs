@@ -2,7 +2,7 @@
 //!
 //! The text is `N-` and the base64url of a vector, N being the sum of the positions, for human eyes only. A vector
 //! names per range the copy, the copy's epoch and the position, so that a token stays good when copies change
-//! (DESIGN section 6). Pure.
+//! (`docs/consistency.md`). Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

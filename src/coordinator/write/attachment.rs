@@ -1,6 +1,6 @@
 //! Attachments on their way in: staged uploads, and the read-modify-write of one attachment.
 //!
-//! Bytes are on the disk of the document's range, under a lease, before the edit that names them is judged.
+//! Bytes are on the disk of the document's range, under a lease, before the edit that names them is decided.
 
 use std::sync::Arc;
 
@@ -76,13 +76,13 @@ impl Upload {
 pub struct Staged {
     /// As it will stand in the document; `revpos` is set when the document is written.
     pub attachment: Attachment,
-    /// Keeps the bytes until the document was judged.
+    /// Keeps the bytes until the document was decided.
     pub(in crate::coordinator) hold: Option<Hold>,
     /// The node that they went to.
     pub(in crate::coordinator) node: Arc<str>,
 }
 
-/// The attachments of an edit, with what keeps their bytes until it was judged.
+/// The attachments of an edit, with what keeps their bytes until it was decided.
 #[derive(Default)]
 pub(in crate::coordinator) struct StagedAll {
     pub attachments: Vec<EditAttachment>,
@@ -124,7 +124,7 @@ impl Database {
     }
 
     /// An upload to a copy of the range of `id`, and the node that it is on: this one where it holds a copy, else the
-    /// one that will judge.
+    /// one that will decide.
     pub(in crate::coordinator) async fn stage(
         &self,
         id: &DocId,
@@ -135,7 +135,7 @@ impl Database {
             return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
-        for copy in self.judges(&self.layout(), range).await? {
+        for copy in self.primaries(&self.layout(), range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match copy.stage(mode).await {
                 Ok(writer) => return Ok((writer, Arc::clone(node))),
@@ -257,7 +257,7 @@ impl Database {
         self.write_attachments(id, (rev, body), attachments, Some(node), options).await
     }
 
-    /// Removes one attachment; [`WriteError::MissingAttachment`] is judged before the conflict.
+    /// Removes one attachment; [`WriteError::MissingAttachment`] is decided before the conflict.
     pub async fn delete_attachment(
         &self,
         id: &DocId,
@@ -295,7 +295,7 @@ impl Database {
 }
 
 /// Whether a content type is one of those that `pattern` names: any case, parameters do not count, one `*` stands for
-/// any text (golden facts 'Attachments').
+/// any text (`conformance/cases/documents`).
 fn matches_type(pattern: &str, content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let pattern = pattern.to_ascii_lowercase();

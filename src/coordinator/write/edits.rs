@@ -1,7 +1,7 @@
 //! Writing documents: checks before anything is written, then the edits, split over the ranges.
 //!
 //! A request passes three stages. `check` and `check_stubs` refuse it as a whole and write nothing; `plan` stages what
-//! its documents bring along; `apply` sends the edits, judged one by one where the documents live, and counts replies.
+//! its documents bring along; `apply` sends the edits, decided one by one where the documents live, and counts replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl WriteDone {
 pub(in crate::coordinator) struct Plan {
     pub id: DocId,
     pub change: Change,
-    /// What keeps the bytes of its uploads until the edit was judged.
+    /// What keeps the bytes of its uploads until the edit was decided.
     pub holds: Vec<Hold>,
     /// The node that its uploads went to; `None` without any.
     pub source: Option<Arc<str>>,
@@ -124,7 +124,7 @@ impl Database {
     ///
     /// The outer error refuses the whole request and nothing was written: sizes, stubs, partitions, digests, missing
     /// revisions with `new_edits=false`. The inner ones are per document. The same id several times: the first is
-    /// written, the others are judged after it. Local documents are written beside the others.
+    /// written, the others are decided after it. Local documents are written beside the others.
     pub async fn write(
         &self,
         mut requests: Vec<WriteRequest>,
@@ -213,7 +213,7 @@ impl Database {
         Ok(())
     }
 
-    /// Refuses the request when a stub names what its parent does not have. The shard checks again when it judges;
+    /// Refuses the request when a stub names what its parent does not have. The shard checks again when it decides;
     /// this look ahead makes one bad stub fail the whole request, as CouchDB 3.5 was measured.
     async fn check_stubs(&self, requests: &[WriteRequest], options: &WriteOptions) -> Result<(), WriteError> {
         let has_stub = |r: &&WriteRequest| r.draft.attachments.iter().any(|a| a.data == DraftData::Stub);
@@ -258,10 +258,10 @@ impl Database {
         let mut edits: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
         let mut local = Vec::new();
         let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
-        let (mut until_judged, mut fresh) = (Vec::new(), Vec::new());
+        let (mut until_decided, mut fresh) = (Vec::new(), Vec::new());
         let mut sources: BTreeMap<usize, Arc<str>> = BTreeMap::new();
         for (at, Plan { id, change, holds, source }) in plans.into_iter().enumerate() {
-            until_judged.extend(holds);
+            until_decided.extend(holds);
             if let Some(source) = source {
                 sources.insert(self.map().index_of(&id), source);
             }
@@ -278,7 +278,7 @@ impl Database {
         let to_range = |(range, edits)| self.apply_to_range(range, edits, options, sources.get(&range).unwrap_or(own));
         let ranges = edits.into_iter().map(to_range);
         outcomes.extend(join_all(ranges).await.into_iter().flatten());
-        drop(until_judged);
+        drop(until_decided);
         let locals = local.len() as u64;
         for (at, id, change) in local {
             outcomes.insert(at, self.apply_local(&id, change, options.w).await);

@@ -8,7 +8,7 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::{ReadError, WriteError};
 use crate::coordinator::topology::quorum::{Tally, Written, copies_to_ask};
-use crate::coordinator::write::spread::held_by_judge;
+use crate::coordinator::write::spread::held_by_primary;
 use crate::document::id::DocId;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 
@@ -62,17 +62,17 @@ impl Database {
         let range = layout.map.index_of(id);
         let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
-        for copy in self.judges(layout, range).await? {
-            let is_doubtful = matches!(failed, WriteError::Unknown);
+        for copy in self.primaries(layout, range).await? {
+            let is_in_doubt = matches!(failed, WriteError::Unknown);
             match copy.local_set(id, document.clone(), by, copies > 1).await {
-                Ok(_) if copies == 1 => return Ok((held_by_judge(layout, range, w), 1)),
+                Ok(_) if copies == 1 => return Ok((held_by_primary(layout, range, w), 1)),
                 Ok(stamp) => {
                     let first = copy.node().unwrap_or(&self.context.node).clone();
                     let register = LocalRegister { stamp, document };
                     return self.spread_local(layout, first, (id, register), w).await;
                 }
-                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_doubtful => return Err(error.into()),
-                Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_in_doubt => return Err(error.into()),
+                Err(ShardError::Indeterminate(_)) => failed = WriteError::Unknown,
                 Err(error) => {
                     tracing::debug!(%error, "a copy was passed over");
                     failed = match failed {
@@ -85,7 +85,7 @@ impl Database {
         Err(failed)
     }
 
-    /// Takes in a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
+    /// Applies a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
     /// and how many copies hold it or a later one.
     pub(in crate::coordinator) async fn merge_local(
         &self,

@@ -41,13 +41,15 @@ pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
 /// What to tell of a purge that failed in some ranges. That the database is gone is told only where no range was
 /// purged, as far as is known: it says that nothing was done.
 fn broken_off(mut failed: Vec<ShardError>, is_begun: bool) -> Option<ShardError> {
-    let silent = failed.iter().position(|error| matches!(error, ShardError::Silent(_)));
+    let silent = failed.iter().position(|error| matches!(error, ShardError::Indeterminate(_)));
     let told = match silent {
         Some(at) => failed.swap_remove(at),
         None => failed.into_iter().next()?,
     };
     match told {
-        ShardError::Dropped if is_begun => Some(ShardError::Silent("the database went while it was purged".to_owned())),
+        ShardError::Dropped if is_begun => {
+            Some(ShardError::Indeterminate("the database went while it was purged".to_owned()))
+        }
         told => Some(told),
     }
 }
@@ -151,7 +153,7 @@ impl Database {
         let mut tally = layout.tally(range, None);
         for _ in copies.len()..count {
             tally.refused();
-            self.context.missed(&self.name);
+            self.context.lagging(&self.name);
         }
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
         let (mut silent, mut purged) = (None, Vec::new());
@@ -165,9 +167,9 @@ impl Database {
                 }
                 Err(error) => {
                     if is_away(&error) {
-                        self.context.missed(&self.name);
+                        self.context.lagging(&self.name);
                     }
-                    if let ShardError::Silent(_) = &error {
+                    if let ShardError::Indeterminate(_) = &error {
                         silent = Some(error.clone());
                     }
                     let is_last_word = matches!(error, ShardError::Dropped | ShardError::Moved);
@@ -181,9 +183,10 @@ impl Database {
             failed = silent.unwrap_or(failed);
         }
         let written = tally.written().ok_or(failed)?;
-        // A purge is no change: whoever reads the changes of a copy up to where it stands now may not have it.
-        let standings = join_all(purged.into_iter().map(RangeCopy::standing)).await.into_iter().flatten();
-        let held = Held { only: true, marks: standings.map(Mark::of).collect() };
+        // A purge is no change: the one that reads the changes of a copy up to where it stands now may not have it.
+        let replica_positions =
+            join_all(purged.into_iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
+        let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
         let held = token::Written { range: layout.map.range(range), held };
         Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written, held))
     }
@@ -200,8 +203,8 @@ impl Database {
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
                 let is_last = page.len() < step;
-                // Of what was forgotten, for indexes only; else that is what somebody asked for.
-                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_forgotten().await?;
+                // Of what was collected, for indexes only; else that is what somebody asked for.
+                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_collected().await?;
                 let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
                 let before = out.len();
                 out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
@@ -216,7 +219,7 @@ impl Database {
         if self.is_gone() {
             return Err(SettingError::DatabaseGone);
         }
-        self.context.missed(&self.name);
+        self.context.lagging(&self.name);
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 pub mod attachment;
 pub mod edits;
-pub(super) mod judge;
 pub(super) mod locals;
 pub mod maintenance;
 pub(super) mod others;
+pub(super) mod primary;
 pub(super) mod settings;
 pub(super) mod spread;
 pub(super) mod validate;

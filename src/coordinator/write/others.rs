@@ -29,7 +29,7 @@ impl<T> Others<T> {
                     see(answer);
                     tally.done();
                 }
-                Err(ShardError::Silent(_)) => tally.silent(),
+                Err(ShardError::Indeterminate(_)) => tally.silent(),
                 Err(_) => tally.refused(),
             }
         }
@@ -49,9 +49,9 @@ impl<T> Others<T> {
 }
 
 impl Database {
-    /// Does something on all copies of a range but that of the node `but`, in tasks that end whoever waits for them.
-    /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's where it
-    /// is gone by now: what the others do stands without it.
+    /// Does something on all copies of a range but that of the node `but`, in tasks that end regardless of who waits
+    /// for them. A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's
+    /// where it is gone by now: what the others do stands without it.
     pub(in crate::coordinator) async fn on_others<T, F>(
         &self,
         (layout, range): (&Layout, usize),
@@ -72,7 +72,7 @@ impl Database {
             };
             let Some(copy) = copy else {
                 others.away += 1;
-                self.context.missed(&self.name);
+                self.context.lagging(&self.name);
                 continue;
             };
             let own = node == self.context.node;
@@ -82,7 +82,7 @@ impl Database {
             self.context.env.spawn(async move {
                 let answer = doing.await;
                 if !answer.as_ref().is_ok_and(whole) {
-                    context.missed(&name);
+                    context.lagging(&name);
                 }
                 // Nobody listens any more once enough copies have answered.
                 let _ = tell.send((own, answer));

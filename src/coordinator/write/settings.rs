@@ -78,8 +78,8 @@ impl Database {
             match answer.map(|bytes| crate::coordinator::replica::message::decode::<bool>(&bytes)) {
                 _ if !holders.contains(&node) => {}
                 Ok(Ok(true)) => tally.done(),
-                Ok(_) | Err(CallError::Away(_)) => tally.refused(),
-                Err(CallError::Silent(_)) => tally.silent(),
+                Ok(_) | Err(CallError::NotExecuted(_)) => tally.refused(),
+                Err(CallError::Indeterminate(_)) => tally.silent(),
             }
         }
         match tally.is_met() {

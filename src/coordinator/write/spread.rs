@@ -1,10 +1,10 @@
-//! Edits on their way to all copies of their range: to the judge first, then to the others.
+//! Edits on their way to all copies of their range: to the primary first, then to the others.
 //!
-//! The judge is the first copy in the order of [`Database::judges`] that answers. Once a judge was sent an edit and did
-//! not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves nothing.
-//! One whose copy is damaged where the documents are did nothing: the next one judges in its stead, each time.
-//! What was judged goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
-//! misses it gets it from a sync.
+//! The primary is the first copy in the order of [`Database::primaries`] that answers. Once a primary was sent an edit
+//! and did not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves
+//! nothing. One whose copy is damaged where the documents are did nothing: the next one decides in its stead, each
+//! time. What was decided goes to the other copies in tasks of their own, which end regardless of who waits for them; a
+//! copy that misses it gets it from a sync.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::coordinator::replica::message::Refusal;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::token::{self, Held, Mark};
-use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::error::{MayHaveMoved, WriteError};
 use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
-use crate::coordinator::write::judge::{Verdict, is_unable, resolve_doubt};
+use crate::coordinator::write::primary::{Decision, is_unable, resolve_in_doubt};
 use crate::limits;
-use crate::shard::{Basis, Edit, EditAttachment, EditOp, Judged, ShardError};
+use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditOp, ShardError};
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
 
-/// What a judge said, and where its copy stood then, if it tells.
-type Judgement = (Vec<Verdict>, Option<Mark>);
+/// What a primary said, and where its copy stood then, if it tells.
+type Decisions = (Vec<Decision>, Option<Mark>);
 
-/// What a judge said, and on which node it is.
-type Sentence = (Arc<str>, Judgement);
+/// What a primary said, and on which node it is.
+type DecidedBy = (Arc<str>, Decisions);
 
 impl Database {
-    /// Has edits of one range judged and stored on its copies: one outcome for each. `source` is the node that holds
+    /// Has edits of one range decided and stored on its copies: one outcome for each. `source` is the node that holds
     /// the uploads which they name. Should the range be split or its copies move meanwhile, the edits go where their
     /// documents are then.
     pub(in crate::coordinator) async fn settle(
@@ -79,7 +79,7 @@ impl Database {
         }
         let (Ok(Some(from)), Ok(Some(to))) = (self.own_copy(from).await, self.own_copy(to).await) else { return holds };
         for attachment in blobs_of(edits) {
-            // One that cannot be brought is missed by the judge, who tells the client.
+            // One that cannot be brought is missed by the primary, who tells the client.
             holds.extend(blob_stream::carry(&from.shard, &to.shard, attachment).await.ok().flatten());
         }
         holds
@@ -111,85 +111,85 @@ impl Database {
         if layout.is_alone(range) && !self.context.is_in_maintenance() {
             let copy = self.own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
             let copy = copy.by_map(layout.placed.version);
-            let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
-            let written = held_by_judge(layout, range, options.w);
-            let held = held_by(layout, range, vec![Mark::of(copy.standing())]);
-            let done = |verdict: Verdict| {
-                verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1, held: held.clone() })
+            let decisions = self.decide_own(&copy.shard, edits, &options.caller).await;
+            let written = held_by_primary(layout, range, options.w);
+            let held = held_by(layout, range, vec![Mark::of(copy.replica_position())]);
+            let done = |decision: Decision| {
+                decision.map(|accepted| WriteDone { rev: accepted.path.head(), written, copies: 1, held: held.clone() })
             };
-            return Ok(verdicts.into_iter().map(done).collect());
+            return Ok(decisions.into_iter().map(done).collect());
         }
-        let (judge, (verdicts, at)) = self.sentence((layout, range), edits, options, source).await?;
+        let (primary, (decisions, at)) = self.decided_by((layout, range), edits, options, source).await?;
         let merges =
-            edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
-        let (written, marks) = self.spread((layout, range), &judge, merges.collect(), options.w).await;
+            edits.iter().zip(&decisions).filter_map(|(edit, decision)| Some(merge_of(edit, decision.as_ref().ok()?)));
+        let (written, marks) = self.spread((layout, range), &primary, merges.collect(), options.w).await;
         let held = held_by(layout, range, at.into_iter().chain(marks).collect());
         let mut written = written.into_iter();
-        let done = |verdict: Verdict| {
-            let judged = verdict?;
+        let done = |decision: Decision| {
+            let accepted = decision?;
             // Invariant: there is one for each edit that was stored.
             let (written, copies) = written.next().expect("one per edit");
-            Ok(WriteDone { rev: judged.path.head(), written, copies, held: held.clone() })
+            Ok(WriteDone { rev: accepted.path.head(), written, copies, held: held.clone() })
         };
-        Ok(verdicts.into_iter().map(done).collect())
+        Ok(decisions.into_iter().map(done).collect())
     }
 
-    /// Asks one judge after the other until one answers.
-    async fn sentence(
+    /// Asks one primary after the other until one answers.
+    async fn decided_by(
         &self,
         (layout, range): (&Layout, usize),
         edits: &[Edit],
         options: &WriteOptions,
         source: &Arc<str>,
-    ) -> Result<Sentence, WriteError> {
-        let (mut doubtful, mut unable) = (false, None);
-        for copy in self.judges(layout, range).await? {
+    ) -> Result<DecidedBy, WriteError> {
+        let (mut in_doubt, mut unable) = (false, None);
+        for copy in self.primaries(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
-            match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
-                Ok(judged) if is_unable(&judged.0) => unable = Some((Arc::clone(node), judged)),
-                Ok(judged) => return Ok((Arc::clone(node), judged)),
-                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
-                Err(ShardError::Silent(why)) => {
-                    tracing::warn!(database = self.name, why, "a judge did not answer");
-                    doubtful = true;
+            match self.ask_primary(range, &copy, edits, options, (source, in_doubt)).await {
+                Ok(accepted) if is_unable(&accepted.0) => unable = Some((Arc::clone(node), accepted)),
+                Ok(accepted) => return Ok((Arc::clone(node), accepted)),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !in_doubt => return Err(error.into()),
+                Err(ShardError::Indeterminate(why)) => {
+                    tracing::warn!(database = self.name, why, "a primary did not answer");
+                    in_doubt = true;
                 }
-                Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
+                Err(error) => tracing::debug!(database = self.name, %error, "a primary was passed over"),
             }
         }
-        match (unable, doubtful) {
+        match (unable, in_doubt) {
             (_, true) => Err(WriteError::Unknown),
-            (Some(sentence), false) => Ok(sentence),
+            (Some(decided_by), false) => Ok(decided_by),
             (None, false) => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
         }
     }
 
-    async fn ask_judge(
+    async fn ask_primary(
         &self,
         range: usize,
         copy: &RangeCopy,
         edits: &[Edit],
         options: &WriteOptions,
-        (source, doubtful): (&Arc<str>, bool),
-    ) -> Result<Judgement, ShardError> {
+        (source, in_doubt): (&Arc<str>, bool),
+    ) -> Result<Decisions, ShardError> {
         let own = match copy {
             RangeCopy::Own(own) => own,
             RangeCopy::Remote(remote) => {
-                let told = remote.judge(edits, &options.caller, source, doubtful).await?;
-                let at = told.iter().find_map(|verdict| verdict.as_ref().ok()?.at);
-                let judged = |JudgedAt { path, attachments, .. }| Judged { path, attachments };
-                let verdict = |told: Result<JudgedAt, Refusal>| told.map(judged).map_err(WriteError::from);
-                return Ok((told.into_iter().map(verdict).collect(), at));
+                let told = remote.decide(edits, &options.caller, source, in_doubt).await?;
+                let at = told.iter().find_map(|decision| decision.as_ref().ok()?.at);
+                let accepted = |AcceptedAt { path, attachments, .. }| AcceptedEdit { path, attachments };
+                let decision = |told: Result<AcceptedAt, Refusal>| told.map(accepted).map_err(WriteError::from);
+                return Ok((told.into_iter().map(decision).collect(), at));
             }
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
-        let verdicts = self.judge_own(&own.shard, edits, &options.caller).await;
-        let at = Some(Mark::of(own.standing()));
-        if !doubtful {
-            return Ok((verdicts, at));
+        let decisions = self.decide_own(&own.shard, edits, &options.caller).await;
+        let at = Some(Mark::of(own.replica_position()));
+        if !in_doubt {
+            return Ok((decisions, at));
         }
-        let mut out = Vec::with_capacity(verdicts.len());
-        for (edit, verdict) in edits.iter().zip(verdicts) {
-            out.push(resolve_doubt(&own.shard, edit, verdict).await);
+        let mut out = Vec::with_capacity(decisions.len());
+        for (edit, decision) in edits.iter().zip(decisions) {
+            out.push(resolve_in_doubt(&own.shard, edit, decision).await);
         }
         Ok((out, at))
     }
@@ -208,12 +208,12 @@ impl Database {
         }
     }
 
-    /// Merges what a judge stored into the other copies; answers for each edit how far it got, as soon as that is
-    /// certain, and where those stood that took in all.
+    /// Merges what a primary stored into the other copies; answers for each edit how far it got, as soon as that is
+    /// certain, and where those stood that applied all.
     async fn spread(
         &self,
         (layout, range): (&Layout, usize),
-        judge: &Arc<str>,
+        primary: &Arc<str>,
         merges: Vec<Edit>,
         w: Option<u32>,
     ) -> (Vec<(Written, u32)>, Vec<Mark>) {
@@ -225,11 +225,11 @@ impl Database {
         let mut marks = Vec::new();
         let merges: Arc<[Edit]> = merges.into();
         let merge = |copy: RangeCopy| {
-            let (merges, source) = (Arc::clone(&merges), RemoteCopy::new(&self.target, range, judge));
+            let (merges, source) = (Arc::clone(&merges), RemoteCopy::new(&self.target, range, primary));
             async move { merge_into(&copy, &merges, &source).await }
         };
         let mut others = self
-            .on_others((layout, range), Some(judge), merge, |merged: &Merged| !merged.stored.contains(&false))
+            .on_others((layout, range), Some(primary), merge, |merged: &Merged| !merged.stored.contains(&false))
             .await;
         tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
         while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
@@ -252,8 +252,8 @@ fn held_by(layout: &Layout, range: usize, marks: Vec<Mark>) -> Option<Arc<token:
     is_known.then(|| Arc::new(token::Written { range: layout.map.range(range), held }))
 }
 
-/// What a write reports that only the judge of a range holds, and no other copy is asked.
-pub(in crate::coordinator) fn held_by_judge(layout: &Layout, range: usize, w: Option<u32>) -> Written {
+/// What a write reports that only the primary of a range holds, and no other copy is asked.
+pub(in crate::coordinator) fn held_by_primary(layout: &Layout, range: usize, w: Option<u32>) -> Written {
     let mut tally = layout.tally(range, w);
     tally.done();
     tally.written().unwrap_or(Written::Accepted)
@@ -266,19 +266,19 @@ fn count(tallies: &mut [Tally], answer: Result<Merged, ShardError>) {
             true => tally.done(),
             false => tally.refused(),
         }),
-        Err(ShardError::Silent(_)) => tallies.iter_mut().for_each(Tally::silent),
+        Err(ShardError::Indeterminate(_)) => tallies.iter_mut().for_each(Tally::silent),
         Err(_) => tallies.iter_mut().for_each(Tally::refused),
     }
 }
 
 /// The edit as the other copies take it in.
-fn merge_of(edit: &Edit, judged: &Judged) -> Edit {
+fn merge_of(edit: &Edit, accepted: &AcceptedEdit) -> Edit {
     Edit {
         id: edit.id.clone(),
-        op: EditOp::Merge { path: judged.path.clone() },
+        op: EditOp::Merge { path: accepted.path.clone() },
         deleted: edit.deleted,
         body: Arc::clone(&edit.body),
-        attachments: judged.attachments.iter().cloned().map(EditAttachment::New).collect(),
+        attachments: accepted.attachments.iter().cloned().map(EditAttachment::New).collect(),
         revs_limit: edit.revs_limit,
     }
 }
@@ -296,5 +296,5 @@ pub(in crate::coordinator) async fn merge_into(
     };
     let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;
     let stored = stored.into_iter().map(|stored| stored.is_ok()).collect();
-    Ok(Merged { stored, at: Some(Mark::of(own.standing())) })
+    Ok(Merged { stored, at: Some(Mark::of(own.replica_position())) })
 }

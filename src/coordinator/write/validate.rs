@@ -1,10 +1,10 @@
-//! Validation of edits before they are judged: checks of design documents, `validate_doc_update` of all of them.
+//! Validation of edits before they are decided: checks of design documents, `validate_doc_update` of all of them.
 //!
-//! As CouchDB 3.5 was measured (golden facts 'Validation'): an outdated edit is a conflict before any function runs;
+//! As CouchDB 3.5 was measured (`conformance/cases/views`): an outdated edit is a conflict before any function runs;
 //! design documents are checked and not validated; local documents are neither (they do not come here). What was
 //! validated stays true until the edit is stored: the parent that a client names cannot change, only cease to be a
 //! leaf, which is a conflict; a document that begins anew is compared with nothing; the ancestor of a revision made
-//! elsewhere goes along as [`Basis`], and the judge refuses the edit when it found another.
+//! elsewhere goes along as [`Basis`], and the primary refuses the edit when it found another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::document::rev_tree::RevPath;
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
-use crate::script::{Arguments, Program, Verdict};
+use crate::script::{Arguments, Program, Validation};
 use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardCopy, ShardError, Want};
 use crate::world::buggify::{Mutation, mutated};
 
 type Checked = Result<Basis, WriteError>;
 
 impl Database {
-    /// Checks edits against the copy that judges them: for each what its check rests on, or why it is refused.
+    /// Checks edits against the copy that decides them: for each what its check rests on, or why it is refused.
     pub(in crate::coordinator) async fn validate(
         &self,
         copy: &ShardCopy,
@@ -78,9 +78,9 @@ impl Database {
             let mut refused = BTreeMap::new();
             for ((at, _), answer) in asked.iter().zip(answers) {
                 let error = match answer {
-                    Ok(Verdict::Accepted) => continue,
-                    Ok(Verdict::Forbidden(reason)) => WriteError::Forbidden { reason },
-                    Ok(Verdict::Unauthorized(reason)) => WriteError::Unauthorized { reason },
+                    Ok(Validation::Accepted) => continue,
+                    Ok(Validation::Forbidden(reason)) => WriteError::Forbidden { reason },
+                    Ok(Validation::Unauthorized(reason)) => WriteError::Unauthorized { reason },
                     Err(error) => WriteError::Script(error),
                 };
                 refused.insert(*at, error);

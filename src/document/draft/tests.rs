@@ -1,4 +1,4 @@
-//! Every rule of reserved members with the sentence that the reference answers.
+//! Every rule of reserved members with the message that the reference answers.
 
 use super::*;
 

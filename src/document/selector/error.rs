@@ -20,7 +20,8 @@ pub struct SelectorError {
 pub enum SelectorErrorKind {
     /// The request is wrong (400).
     Refused,
-    /// Arguments of `$mod` that are not two integers, the first not 0: 404 by SPEC 'Selector syntax' rule 3.
+    /// Arguments of `$mod` that are not two integers, the first not 0: 404 as CouchDB's documentation of selectors
+    /// says.
     ModArgument,
 }
 

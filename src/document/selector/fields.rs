@@ -1,4 +1,4 @@
-//! `fields`: which members of a document a client wants (SPEC 'POST /{db}/_find').
+//! `fields`: which members of a document a client wants (CouchDB documentation, 'POST /{db}/_find').
 
 use std::borrow::Cow;
 

@@ -17,31 +17,31 @@ use crate::document::json::{JsonError, Value};
 use crate::limits::SEARCHES_GIVEN_UP;
 
 impl Selector {
-    /// Judges a value: for a document, the one of [`document_value`](super::document_value).
+    /// Matches a value: for a document, the one of [`document_value`](super::document_value).
     pub fn matches(&self, value: &Value, collator: &Collator) -> bool {
         // Invariant: to look at a value never fails.
         self.matches_subject(value, collator).expect("a value is no damaged text")
     }
 
-    /// Judges whatever has fields, for instance a stored document.
+    /// Matches whatever has fields, for instance a stored document.
     ///
     /// # Errors
     /// What is stored is damaged.
     pub fn matches_subject(&self, subject: &impl Subject, collator: &Collator) -> Result<bool, JsonError> {
         let given_up = Cell::new(0);
-        Judge { collator, collation: collator.collation(), given_up: &given_up }.selector(self, subject)
+        Matcher { collator, collation: collator.collation(), given_up: &given_up }.selector(self, subject)
     }
 }
 
 #[derive(Clone, Copy)]
-struct Judge<'a> {
+struct Matcher<'a> {
     collator: &'a Collator,
     collation: Collation,
     /// Searches for patterns that took too long, of this value.
     given_up: &'a Cell<usize>,
 }
 
-impl Judge<'_> {
+impl Matcher<'_> {
     fn selector<S: Subject>(self, selector: &Selector, subject: &S) -> Result<bool, JsonError> {
         Ok(match selector {
             Selector::Everything | Selector::Text(_) => true,
@@ -53,7 +53,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Whether one of the selectors judges so.
+    /// Whether one of the selectors matches so.
     fn some<S: Subject>(self, all: &[Selector], subject: &S, wanted: bool) -> Result<bool, JsonError> {
         for one in all {
             if self.selector(one, subject)? == wanted {
@@ -66,7 +66,7 @@ impl Judge<'_> {
     fn field<S: Subject>(self, path: &FieldPath, condition: &Condition, subject: &S) -> Result<bool, JsonError> {
         Ok(match subject.see(path)? {
             Seen::Value(value) if path.as_str() == "_id" => {
-                Judge { collation: Collation::Raw, ..self }.condition(condition, &value)
+                Matcher { collation: Collation::Raw, ..self }.condition(condition, &value)
             }
             Seen::Value(value) => self.condition(condition, &value),
             Seen::Absent => *condition == Condition::Exists(false),
@@ -139,12 +139,12 @@ impl Judge<'_> {
 
     fn each(self, quantifier: Quantifier, inner: &Selector, value: &Value) -> bool {
         // Invariant: to look at a value never fails.
-        let judge = |one: &Value| self.selector(inner, one).expect("a value is no damaged text");
+        let matches = |one: &Value| self.selector(inner, one).expect("a value is no damaged text");
         match (quantifier, value) {
-            (Quantifier::Elem, Value::Array(elements)) => elements.iter().any(judge),
-            (Quantifier::All, Value::Array(elements)) => !elements.is_empty() && elements.iter().all(judge),
+            (Quantifier::Elem, Value::Array(elements)) => elements.iter().any(matches),
+            (Quantifier::All, Value::Array(elements)) => !elements.is_empty() && elements.iter().all(matches),
             (Quantifier::Key, Value::Object(object)) => {
-                object.iter().any(|(name, _)| judge(&Value::String(name.to_owned())))
+                object.iter().any(|(name, _)| matches(&Value::String(name.to_owned())))
             }
             _ => false,
         }

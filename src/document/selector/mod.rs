@@ -1,8 +1,8 @@
-//! Selectors: conditions on documents, written as JSON (SPEC 'Selector syntax').
+//! Selectors: conditions on documents, written as JSON (CouchDB documentation, 'Selector syntax').
 //!
 //! [`Selector::parse`] reads one, refusing what CouchDB 3.5 was measured to refuse with the same words, and brings it
 //! into the normal form that `_explain` shows: every comparison explicit, paths dotted, negations pushed down.
-//! [`Selector::matches`] judges a value. Everything here is pure: queries, feeds, the replicator and partial indexes
+//! [`Selector::matches`] matches a value. Everything here is pure: queries, feeds, the replicator and partial indexes
 //! share it.
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! What selectors judge and `fields` cut: a value, or a document as it is stored, of which only what is asked for is
+//! What selectors match and `fields` cut: a value, or a document as it is stored, of which only what is asked for is
 //! read.
 
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::path::{FieldPath, Found};
-use crate::document::json::{self, JsonError, Object, Skimmed, Value, skim};
+use crate::document::json::{self, JsonError, Lazy, Object, Value, parse_lazily};
 use crate::document::render::{Attachment, StoredRevision};
 use crate::document::revision::Revision;
 
@@ -106,10 +106,10 @@ impl StoredDocument<'_> {
             "_deleted" if self.deleted => Seen::within(Value::Bool(true), rest),
             "_conflicts" if !self.conflicts.is_empty() => Seen::within(texts(self.conflicts), rest),
             "_attachments" if !self.attachments.is_empty() => Seen::within(stubs(self.attachments), rest),
-            _ => match skim(self.body, path.steps())? {
-                Skimmed::Text(text) => Seen::Value(Cow::Owned(json::parse(text)?)),
-                Skimmed::Absent => Seen::Absent,
-                Skimmed::NoPath => Seen::NoPath,
+            _ => match parse_lazily(self.body, path.steps())? {
+                Lazy::Text(text) => Seen::Value(Cow::Owned(json::parse(text)?)),
+                Lazy::Absent => Seen::Absent,
+                Lazy::NoPath => Seen::NoPath,
             },
         })
     }

@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn stored_text_is_judged_as_its_value(
+    fn stored_text_is_matched_as_its_value(
         given in any_selector(),
         (a, b, deep) in (any_value(), any_value(), any_value()),
     ) {
@@ -320,10 +320,10 @@ proptest! {
     }
 
     #[test]
-    fn damaged_text_is_refused_or_skimmed_without_harm(
+    fn damaged_text_is_refused_or_read_lazily_without_harm(
         text in prop::collection::vec(prop::sample::select(br#"{}[]",:\ab1"#.to_vec()), 0..24),
     ) {
-        let _ = crate::document::json::skim(&text, &["a".to_owned(), "1".to_owned()]);
+        let _ = crate::document::json::parse_lazily(&text, &["a".to_owned(), "1".to_owned()]);
     }
 
     #[test]

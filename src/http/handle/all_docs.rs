@@ -72,7 +72,7 @@ async fn reply(
     let etag = match source {
         DocSource::Local => None,
         // What is seen depends on who sees it.
-        _ if lister.is_some() => None,
+        _ if lister.is_some() || ctx.config.follows_couchdb() => None,
         _ => Some(list_etag(db, request, &args).await?),
     };
     if let Some(etag) = &etag

@@ -1,4 +1,4 @@
-//! What stood in a document's place before a write: what rules of special databases are judged against.
+//! What stood in a document's place before a write: what rules of special databases are checked against.
 
 use crate::coordinator::{Database, Want};
 use crate::document::draft::Draft;
@@ -11,7 +11,7 @@ use crate::http::{Problem, Result};
 
 /// The document that a write extends; `None` for the first revision, also of one that was deleted.
 ///
-/// A document that is about to be refused as a conflict is refused here: its rules cannot be judged.
+/// A document that is about to be refused as a conflict is refused here: its rules cannot be checked.
 ///
 /// # Errors
 /// 409 for such a conflict, else those of reading.
@@ -20,7 +20,7 @@ pub async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bo
         let revs = draft.revisions.as_ref().map(ancestors).unwrap_or_default();
         let Some(fetched) = db.fetch(id, Want::Revisions { revs, latest: false }).await? else { return Ok(None) };
         let newest = fetched.found.iter().find_map(|(_, stored)| stored.as_ref());
-        // A branch without a known ancestor is judged against the winner: else anyone could put a conflict beside
+        // A branch without a known ancestor is checked against the winner: else anyone could put a conflict beside
         // another's document and so close the account.
         return match newest {
             Some(ancestor) => body_of(ancestor).map(Some),

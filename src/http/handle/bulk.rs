@@ -1,4 +1,5 @@
-//! `_bulk_docs`: many documents in one request (SPEC 'Built-in views and bulk operations', bulk rules).
+//! `_bulk_docs`: many documents in one request (CouchDB documentation, 'Built-in views and bulk operations', bulk
+//! rules).
 //!
 //! What is no document, or none for a database with rules of its own, refuses the whole request before anything is
 //! written; conflicts are answered per item. A long request is parsed and written in pieces, so that what a document

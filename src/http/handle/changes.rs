@@ -1,14 +1,16 @@
-//! `_changes`: the feed of a database in its four forms (SPEC 'Changes feed').
+//! `_changes`: the feed of a database in its four forms (CouchDB documentation, 'Changes feed').
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::StatusCode;
 
 use super::changes_query::{ChangesArgs, Filter};
 use super::document::open;
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
 use super::function_request::function_request;
 use super::shown::{Data, Piece, row_doc};
-use crate::coordinator::{ChangeRow, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
+use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
 use crate::http::json_meter::JsonMeter;
@@ -34,16 +36,38 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     if feed::is_current(&request, args.feed, &etag) {
         return Ok(Reply::not_modified(&etag));
     }
-    let judged = matches!(filter, ChangesFilter::Rows(_));
+    let is_filtered = matches!(filter, ChangesFilter::Rows(_));
     let mut changes = db.changes(query(&args, filter)).await?;
+    if args.limit == Some(0) && ctx.config.follows_couchdb() {
+        return without_rows(&args, changes).await;
+    }
     // Read before the answer begins, so that a filter that fails is an error and not half an answer.
-    let first = if judged { changes.next().await?.unwrap_or_default() } else { Vec::new() };
+    let first = if is_filtered { changes.next().await?.unwrap_or_default() } else { Vec::new() };
     let counted = (args.feed != Feed::Normal).then(|| ctx.env.metrics().enter(Gauge::ChangesClients));
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
-    let stretch = args.stretch_ms.map(Duration::from_millis);
-    let (env, feed, print) = (ctx.env.clone(), args.feed, Rows { args, _counted: counted });
+    let time_limit = args.time_limit_ms.map(Duration::from_millis);
+    let (env, feed, print) =
+        (ctx.env.clone(), args.feed, Rows { args, follows_couchdb: ctx.config.follows_couchdb(), _counted: counted });
     let stopping = ctx.stopping.subscribe();
-    Ok(Delivery { env, db, feed, waits, stretch, stopping, print }.reply(changes, first, &etag))
+    Ok(Delivery { env, db, feed, waits, time_limit, stopping, print }.reply(changes, first, &etag))
+}
+
+/// `limit=0` as CouchDB 3.5 answers it: where the feed begins, and how much is left to read.
+async fn without_rows(args: &ChangesArgs, mut changes: Changes) -> Result<Reply> {
+    let seq = changes.last_seq();
+    let unread = changes.next().await?.map_or(0, |rows| rows.len() as u64);
+    let end = [
+        b"\"last_seq\":",
+        &seq_json(Some(&seq))[..],
+        format!(",\"pending\":{}}}", unread + changes.pending().await).as_bytes(),
+    ]
+    .concat();
+    let text = match args.feed {
+        Feed::EventSource => Vec::new(),
+        Feed::Continuous => [b"{", &end[..]].concat(),
+        Feed::Normal | Feed::LongPoll => [b"{\"results\":[\n\n],\n", &end[..]].concat(),
+    };
+    Ok(Reply::json(StatusCode::OK, text))
 }
 
 /// Whether the filter takes what it asks for from the body.
@@ -89,7 +113,7 @@ async fn filter(
 fn query(args: &ChangesArgs, filter: ChangesFilter) -> ChangesQuery {
     ChangesQuery {
         since: args.since.clone(),
-        limit: args.limit,
+        limit: args.limit.map(|limit| limit.max(1)),
         descending: args.descending,
         style: if args.all_leaves { Style::AllDocs } else { Style::MainOnly },
         seq_interval: args.seq_interval,
@@ -102,12 +126,18 @@ fn query(args: &ChangesArgs, filter: ChangesFilter) -> ChangesQuery {
 /// What the rows look like.
 struct Rows {
     args: ChangesArgs,
+    /// See [`Config::follows_couchdb`](crate::config::Config::follows_couchdb).
+    follows_couchdb: bool,
     /// Feeds that wait are counted while they last.
     _counted: Option<Entered>,
 }
 
 impl Print for Rows {
-    const LINE_END: &'static str = "\r\n";
+    const ROW_END: &'static str = "\r\n";
+
+    fn line_end(&self) -> &'static str {
+        if self.follows_couchdb { "\n" } else { "\r\n" }
+    }
 
     fn row(&self, row: &ChangeRow) -> Result<Option<Vec<Piece>>> {
         let mut out = b"{\"seq\":".to_vec();

@@ -1,7 +1,7 @@
 //! Parameters of `_changes`, from the query string and the POST body. Pure.
 //!
 //! Names are case-insensitive; flags count only as the exact text `true`; of a POST body only what a filter takes from
-//! it counts (SPEC 'Changes feed', and as CouchDB 3.5 was measured to do).
+//! it counts (CouchDB documentation, 'Changes feed', and as CouchDB 3.5 was measured to do).
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub struct ChangesArgs {
     pub feed: Feed,
     /// `since`, or the id of the last event seen.
     pub since: Since,
-    /// `limit`; 0 acts as 1 (SPEC 'Changes feed').
+    /// `limit`; 0 acts as 1 (CouchDB documentation, 'Changes feed'), unless `[settee] follow` says otherwise.
     pub limit: Option<u64>,
     /// Newest first; `since` does not count then.
     pub descending: bool,
@@ -56,8 +56,8 @@ pub struct ChangesArgs {
     pub heartbeat_ms: Option<u64>,
     /// `timeout` in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// `stretch` in milliseconds: how long a feed that does not wait is read; its sequence tells how far that was.
-    pub stretch_ms: Option<u64>,
+    /// `time_limit` in milliseconds: how long a feed that does not wait is read; its sequence tells how far that was.
+    pub time_limit_ms: Option<u64>,
     /// Only every so many rows carry `seq`.
     pub seq_interval: Option<u64>,
     /// `filter`.
@@ -131,9 +131,9 @@ impl ChangesArgs {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         match (name, value) {
-            ("limit", number) => self.limit = Some(integer(number)?.max(1)),
+            ("limit", number) => self.limit = Some(integer(number)?),
             ("timeout", number) => self.timeout_ms = Some(integer(number)?),
-            ("stretch", number) => self.stretch_ms = Some(integer(number)?),
+            ("stretch", number) => self.time_limit_ms = Some(integer(number)?),
             ("heartbeat", text) => self.heartbeat_ms = Some(heartbeat(text)?),
             ("seq_interval", number) => {
                 let interval = number.parse().ok().filter(|n| *n > 0);

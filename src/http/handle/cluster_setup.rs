@@ -1,4 +1,4 @@
-//! `_cluster_setup`: from single nodes to a cluster (SPEC 'Cluster setup rules').
+//! `_cluster_setup`: from single nodes to a cluster (CouchDB documentation, 'Cluster setup rules').
 //!
 //! States, actions and refusals as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node and
 //! learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the

@@ -39,7 +39,7 @@ pub async fn info(database: &Database) -> std::result::Result<serde_json::Value,
     let info = database.info().await?;
     let props = if info.partitioned { json!({"partitioned": true}) } else { json!({}) };
     Ok(json!({
-        "instance_start_time": "0",
+        "instance_start_time": database.start_time(),
         "db_name": database.name,
         "purge_seq": info.purge_seq,
         "update_seq": info.update_seq,
@@ -154,7 +154,7 @@ pub async fn ensure_full_commit(ctx: &Context, request: &Request, db: &str) -> R
     let database = ctx.open(db, request, Class::Member)?;
     request.require_json()?;
     database.ensure_full_commit().await?;
-    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "instance_start_time": "0"})))
+    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "instance_start_time": database.start_time()})))
 }
 
 /// GET and PUT `_revs_limit`

@@ -28,7 +28,7 @@ pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
     let changes = db.changes(query).await?;
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let (env, feed, stopping) = (ctx.env.clone(), args.feed, ctx.stopping.subscribe());
-    Ok(Delivery { env, db, feed, waits, stretch: None, stopping, print: Events }.reply(changes, Vec::new(), &etag))
+    Ok(Delivery { env, db, feed, waits, time_limit: None, stopping, print: Events }.reply(changes, Vec::new(), &etag))
 }
 
 /// The parameters.
@@ -98,7 +98,11 @@ fn row_json(row: &ChangeRow) -> Option<Vec<u8>> {
 struct Events;
 
 impl Print for Events {
-    const LINE_END: &'static str = "\n";
+    const ROW_END: &'static str = "\n";
+
+    fn line_end(&self) -> &'static str {
+        "\n"
+    }
 
     fn row(&self, row: &ChangeRow) -> Result<Option<Vec<Piece>>> {
         Ok(row_json(row).map(|json| vec![Piece::Text(json)]))

@@ -1,5 +1,5 @@
 //! A feed of changes on its way to a client, in its four forms: how it begins and ends, how long it waits and what it
-//! sends meanwhile (SPEC 'Changes feed'). What a row looks like is for [`Print`].
+//! sends meanwhile (CouchDB documentation, 'Changes feed'). What a row looks like is for [`Print`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,8 +71,11 @@ impl Waits {
 
 /// What differs between feeds.
 pub trait Print: Send + Sync + 'static {
-    /// What ends a line of the continuous form, and parts rows of one body behind their comma.
-    const LINE_END: &'static str;
+    /// What ends a line of the continuous form.
+    fn line_end(&self) -> &'static str;
+
+    /// What parts rows of one body behind their comma.
+    const ROW_END: &'static str;
 
     /// A row as JSON; `None` leaves it out.
     ///
@@ -95,7 +98,7 @@ pub struct Delivery<P> {
     /// The times.
     pub waits: Waits,
     /// How long one body with what there is may be read for: it ends at the first page then, wherever that is.
-    pub stretch: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// Becomes true when the node stops: a feed that waits ends then, as it does when its time is over.
     pub stopping: watch::Receiver<bool>,
     /// The rows.
@@ -137,7 +140,7 @@ impl<P: Print> Writer<P> {
         self.rows(first).await?;
         loop {
             // A filter can leave out all rows of many pages.
-            while !self.is_stretched()
+            while !self.is_out_of_time()
                 && !self.is_stopping()
                 && let Some(page) = self.with_signs(changes.next()).await??
             {
@@ -162,9 +165,9 @@ impl<P: Print> Writer<P> {
     }
 
     /// Whether it was read for as long as was asked for.
-    fn is_stretched(&self) -> bool {
-        let Delivery { env, feed, stretch, .. } = &self.delivery;
-        *feed == Feed::Normal && stretch.is_some_and(|stretch| env.now().since(self.begun) >= stretch)
+    fn is_out_of_time(&self) -> bool {
+        let Delivery { env, feed, time_limit, .. } = &self.delivery;
+        *feed == Feed::Normal && time_limit.is_some_and(|time_limit| env.now().since(self.begun) >= time_limit)
     }
 
     /// Whether the node stops and the feed would go on for long: one body with what there is comes to its end.
@@ -231,7 +234,7 @@ impl<P: Print> Writer<P> {
             match feed {
                 Feed::Normal | Feed::LongPoll if self.rows > 0 => {
                     self.sink.write(b",").await?;
-                    self.sink.write(P::LINE_END.as_bytes()).await?;
+                    self.sink.write(P::ROW_END.as_bytes()).await?;
                 }
                 Feed::EventSource => self.sink.write(b"data: ").await?,
                 _ => {}
@@ -239,7 +242,7 @@ impl<P: Print> Writer<P> {
             write_pieces(db, &row.id, pieces, &mut self.sink).await?;
             match feed {
                 Feed::Normal | Feed::LongPoll => {}
-                Feed::Continuous => self.sink.write(P::LINE_END.as_bytes()).await?,
+                Feed::Continuous => self.sink.write(print.line_end().as_bytes()).await?,
                 Feed::EventSource => {
                     let id = seq_json(row.seq.as_deref());
                     self.sink.write(&[b"\nid: ", &id[..], b"\n\n"].concat()).await?;
@@ -256,7 +259,10 @@ impl<P: Print> Writer<P> {
         let last = [b"\"last_seq\":", &seq[..], tail.as_bytes(), b"}"].concat();
         match self.delivery.feed {
             Feed::EventSource => Ok(()),
-            Feed::Continuous => self.sink.write(&[b"{", &last[..], P::LINE_END.as_bytes()].concat()).await,
+            Feed::Continuous => {
+                let end = self.delivery.print.line_end().as_bytes();
+                self.sink.write(&[b"{", &last[..], end].concat()).await
+            }
             Feed::Normal | Feed::LongPoll => self.sink.write(&[b"\n],\n", &last[..], b"\n"].concat()).await,
         }
     }

@@ -82,7 +82,7 @@ impl Asked {
 }
 
 /// POST `/{db}/_explain`, also of a partition. With `?range=true` the answer has a member `range`, which CouchDB 3.5
-/// has not and SPEC 'POST /{db}/_explain' has.
+/// has not and its documentation has.
 ///
 /// # Errors
 /// As [`find`], but for a sort that no index has.

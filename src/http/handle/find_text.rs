@@ -1,4 +1,4 @@
-//! `_find` and `_explain` where a text index answers: it finds documents, the selector judges them.
+//! `_find` and `_explain` where a text index answers: it finds documents, of which the selector takes those that match.
 
 use std::sync::Arc;
 
@@ -53,8 +53,7 @@ pub async fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
         Ok(query) => query,
         Err(error) => return Err(MangoError::from(error).into()),
     };
-    let fits =
-        |index: &&TextIndex| index.partitioned == partitioning.query && index.is_usable(&query);
+    let fits = |index: &&TextIndex| index.partitioned == partitioning.query && index.is_usable(&query);
     let named: Vec<&TextIndex> =
         all.iter().filter(fits).filter(|index| names_index(request, &index.ddoc, &index.name)).collect();
     let usable = match named.is_empty() {
@@ -93,13 +92,13 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
     let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
     let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
     let request = Arc::new(request);
-    let (judged, collator) = (Arc::clone(&request), ctx.collator.clone());
-    let query = FindQuery { request: judged, after: None, index: None, partition: partition.clone(), collator };
+    let (asked, collator) = (Arc::clone(&request), ctx.collator.clone());
+    let query = FindQuery { request: asked, after: None, index: None, partition: partition.clone(), collator };
     let limit = request.limit.min(limits::FIND_TEXT_DOCS);
     let mut finder = Finder {
         env: ctx.env.clone(),
         started: ctx.env.now(),
-        hits: db.judges_only(query),
+        hits: db.matches_only(query),
         index,
         search: (chosen.query.text, sort, partition),
         bookmark: request.bookmark.clone().filter(|text| text != NIL),
@@ -140,7 +139,7 @@ struct Finder {
     bookmark: Option<String>,
     skip: u64,
     left: u64,
-    /// Documents that the index found and that are to be judged.
+    /// Documents that the index found and that the selector has not seen yet.
     found: Vec<DocId>,
     examined: u64,
     results: u64,
@@ -180,7 +179,7 @@ impl Finder {
 
     async fn write_found(&mut self, sink: &mut ChunkSink, separator: &mut &'static [u8]) -> Result<()> {
         while !self.found.is_empty() {
-            let (mut hits, docs, read) = self.hits.judge(&self.found).await?;
+            let (mut hits, docs, read) = self.hits.matches_of(&self.found).await?;
             self.found.drain(..read);
             self.examined += docs;
             let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(hits.len());

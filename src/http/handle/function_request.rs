@@ -1,6 +1,6 @@
 //! The request object that functions of design documents see as `req`.
 //!
-//! Its members are those that CouchDB 3.5 was measured to give (golden facts 'Show, list, update, rewrite').
+//! Its members are those that CouchDB 3.5 was measured to give (`conformance/cases/views`).
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ fn query(request: &Request) -> Result<Object> {
     Ok(out)
 }
 
-/// Headers that show who one is. Functions belong to whoever may write a design document, which is not the caller:
+/// Headers that show who one is. Functions belong to the one that may write a design document, which is not the caller:
 /// they are told his name and roles, never what would let them act in his place.
 fn is_secret(ctx: &Context, name: &HeaderName) -> bool {
     let tokens = ["x-auth-couchdb-token", "x-auth-svc-token"];

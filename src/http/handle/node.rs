@@ -136,7 +136,7 @@ async fn reload(ctx: &Context) -> Result<Reply> {
     Ok(Reply::ok(StatusCode::OK))
 }
 
-/// One setting. PUT and DELETE answer the old value; PUT of an administrator too (DESIGN section 1).
+/// One setting. PUT and DELETE answer the old value; PUT of an administrator too (`docs/compatibility.md`).
 async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) -> Result<Reply> {
     let unknown = || Problem::not_found("unknown_config_value");
     if request.verb == Verb::Get {

@@ -90,7 +90,7 @@ fn get(ctx: &Context, name: &str) -> Result<Reply> {
     }
 }
 
-/// The body may be left out (SPEC): then it is an empty document.
+/// The body may be left out: then it is an empty document.
 ///
 /// # Errors
 /// 400 for what is no document, as anywhere else; and for a tombstone or attachments, which no member has.
@@ -113,6 +113,9 @@ async fn put(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
 /// With `force` also where fewer than a majority of those who vote are there: those that are left vote from then on.
 async fn delete(ctx: &Context, request: &Request, name: &str) -> Result<Reply> {
     let rev = named_revision(request)?.map(|rev| rev.to_string());
+    if rev.is_none() && ctx.config.follows_couchdb() {
+        return Err(Problem::conflict());
+    }
     let (force, old) = (request.query.flag("force"), ctx.cluster.records().get(name).cloned());
     let counts = |record: &Record| if record.deleted { force } else { record.joined };
     let allowed = match old.as_ref().is_some_and(counts) {

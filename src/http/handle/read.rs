@@ -13,7 +13,7 @@ use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::http::{Context, Problem, Reply, Request, Result};
 
-/// `GET /{db}/{docid}` (SPEC 'Documents').
+/// `GET /{db}/{docid}` (CouchDB documentation, 'Documents').
 ///
 /// # Errors
 /// 404 for what is not there, 400 for malformed parameters.

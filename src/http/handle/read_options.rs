@@ -17,7 +17,7 @@ pub enum OpenRevs {
     These(Vec<Revision>),
 }
 
-/// How a document is to be read (SPEC 'Documents', table of GET parameters).
+/// How a document is to be read (CouchDB documentation, 'Documents', table of GET parameters).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
     /// The revision asked for; the winner without it.

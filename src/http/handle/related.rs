@@ -1,4 +1,4 @@
-//! A document with its attachments as `multipart/related`: the body of a PUT (SPEC 'Documents' rule 4).
+//! A document with its attachments as `multipart/related`: the body of a PUT (CouchDB documentation, 'Documents').
 //!
 //! The first part is the document; the others hold the bytes of its `follows` entries, in the order of the entries. The
 //! file name of a part has no meaning, as in CouchDB. Bytes go to disk as they come.

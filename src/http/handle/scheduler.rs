@@ -1,6 +1,6 @@
 //! `_scheduler`: the replications that run, and the documents that ask for some.
 //!
-//! Each node knows its own; whoever is asked asks the others that are up.
+//! Each node knows its own; regardless of who is asked asks the others that are up.
 
 use std::collections::BTreeMap;
 

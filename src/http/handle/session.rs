@@ -27,7 +27,10 @@ fn show(ctx: &Context, request: &Request) -> Result<Reply> {
         return Err(Problem::unauthorized("Please login."));
     }
     let handlers: Vec<&str> = ctx.authenticator.handlers().iter().map(|h| h.name()).collect();
-    let mut info = json!({"authentication_handlers": handlers, "authentication_db": options::users_db(&ctx.config)});
+    let mut info = json!({"authentication_handlers": handlers});
+    if !ctx.config.follows_couchdb() || options::names_users_db(&ctx.config) {
+        info["authentication_db"] = options::users_db(&ctx.config).into();
+    }
     if let Some(handler) = user.handler {
         info["authenticated"] = handler.name().into();
     }

@@ -78,7 +78,7 @@ pub struct Shown<'a> {
 pub struct Text {
     /// The document, and what goes with it.
     pub pieces: Vec<Piece>,
-    /// Whether it holds what changes without the revision: such an answer has no ETag (DESIGN section 1).
+    /// Whether it holds what changes without the revision: such an answer has no ETag (`docs/compatibility.md`).
     pub has_meta: bool,
 }
 
@@ -181,7 +181,8 @@ pub fn in_header(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
-/// Boundary and headers before the bytes of an attachment in a `multipart/related` body (SPEC 'Documents' rule 3).
+/// Boundary and headers before the bytes of an attachment in a `multipart/related` body (CouchDB documentation,
+/// 'Documents').
 fn part_head(boundary: &str, attachment: &Attachment) -> String {
     let encoding = match attachment.encoding {
         Encoding::Gzip => "Content-Encoding: gzip\r\n",

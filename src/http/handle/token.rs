@@ -2,7 +2,7 @@
 //!
 //! Answers to writes carry it in a header. Requests bring it in the same header or in their query (`at_least`), several
 //! of them separated by commas; with `[cluster] session_reads` those of a session cookie's client have it in a cookie
-//! of its own. A request that writes has no use for one: it is judged by the revision that it names.
+//! of its own. A request that writes has no use for one: it is checked by the revision that it names.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What the users database lets callers see and do (SPEC 'Users database'). Asked by `rules`, for that database only.
+//! What the users database lets callers see and do (CouchDB documentation, 'Users database'). Asked by `rules`, for
+//! that database only.
 
 use super::super::route::{InDatabase, ListKind};
 use super::before::{body_of, copied, live, predecessor};

@@ -1,4 +1,4 @@
-//! PUT, POST, DELETE and COPY of a document (SPEC 'Documents').
+//! PUT, POST, DELETE and COPY of a document (CouchDB documentation, 'Documents').
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
     Ok(written(&database, id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
 }
 
-/// `DELETE /{db}/{docid}`. `batch=ok` does not count (DESIGN section 1).
+/// `DELETE /{db}/{docid}`. `batch=ok` does not count (`docs/compatibility.md`).
 ///
 /// # Errors
 /// 404 for what is not there or deleted already, before the revision is looked at.

@@ -1,4 +1,4 @@
-//! What `_explain` tells of a query (facts '_explain').
+//! What `_explain` tells of a query (`conformance/cases/queries`).
 
 use std::collections::BTreeSet;
 

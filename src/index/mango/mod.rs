@@ -1,7 +1,7 @@
 //! Declarative queries: requests, indexes of design documents of language `query`, and the choice among them.
 //!
 //! All here is pure but for the [`FieldMapper`], which makes the rows of such an index: the values of its fields as a
-//! list, for documents that have all of them and match the partial filter (facts 'Index choice').
+//! list, for documents that have all of them and match the partial filter (`conformance/cases/queries`).
 
 pub mod bookmark;
 pub mod catalogue;

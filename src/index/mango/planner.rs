@@ -1,4 +1,4 @@
-//! Which index answers a query (facts 'Index choice'), and what is worth a warning.
+//! Which index answers a query (`conformance/cases/queries`), and what is worth a warning.
 
 use super::MangoError;
 use super::catalogue::FieldIndex;

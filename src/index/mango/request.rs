@@ -1,5 +1,5 @@
-//! The body of `_find` and `_explain` (SPEC 'POST /{db}/_find'). What is wrong with it is looked for in a fixed order:
-//! the selector first, unknown keys last (as CouchDB 3.5 was measured).
+//! The body of `_find` and `_explain` (CouchDB documentation, 'POST /{db}/_find'). What is wrong with it is looked for
+//! in a fixed order: the selector first, unknown keys last (as CouchDB 3.5 was measured).
 
 use num_bigint::Sign as NumberSign;
 
@@ -135,7 +135,7 @@ impl FindRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// The first of those in facts '_find: errors'.
+    /// The first of those in `conformance/cases/queries`.
     pub fn parse(body: &Object) -> Result<FindRequest, MangoError> {
         let selector = body
             .get("selector")

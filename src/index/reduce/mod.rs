@@ -2,7 +2,7 @@
 //! and does not run.
 //!
 //! Rows are added in their order, in parts ([`Partial`]) that are put together, so that those of blocks can be kept.
-//! Values and errors are those of CouchDB 3.5 as measured (facts 'Reduce').
+//! Values and errors are those of CouchDB 3.5 as measured (`conformance/cases/views`).
 
 mod distinct;
 mod rank;

@@ -1,5 +1,5 @@
 //! `_sum`: numbers, arrays by position, objects by field, nested. What does not fit gives an error as the value, which
-//! spreads to every sum that takes it in (facts 'Reduce').
+//! spreads to every sum that takes it in (`conformance/cases/views`).
 //!
 //! CouchDB 3.5 adds rows from the last to the first, and which value an error names, or how floats are rounded, tells
 //! so. Rows come here in their order: those of a run wait until it ends, and what a run gives is added to the next

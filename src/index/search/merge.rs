@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn merging_ends() {
         let mut sizes: Vec<u64> = Vec::new();
-        for _ in 0..5000 {
-            sizes.push(20_000);
+        for n in 0..5000 {
+            sizes.push(20_000 + n % 3);
             let mut merges = 0;
             while let Some(which) = chosen(&segments(&sizes)) {
                 let sum = sizes[which.clone()].iter().sum();

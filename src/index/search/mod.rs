@@ -144,7 +144,7 @@ impl SearchIndex {
         done
     }
 
-    /// Whether it is known to have taken in all that is committed.
+    /// Whether it is known to have applied all that is committed.
     pub fn is_current(&self) -> bool {
         self.slot.known().complete_at >= *self.copy.watch().borrow()
     }

@@ -1,7 +1,7 @@
 //! The bytes of a segment, kept in pieces in the ordered store and in memory as far as they were read.
 //!
 //! The engine reads within a job that cannot wait for the store. What is not in memory it is refused, and that is
-//! noted; whoever runs the job then reads that and runs it again ([`super::open`]). Each time a segment lacks a piece,
+//! noted; the caller of the job then reads that and runs it again ([`super::open`]). Each time a segment lacks a piece,
 //! more are read behind it, so that a job is run again a few times whatever it reads.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -56,11 +56,11 @@ impl Fixture {
     async fn open(dir: &tempfile::TempDir, engine: Engine) -> (Storage, Indexes, ShardCopy) {
         let env = tokio_host::env(tokio::runtime::Handle::current());
         let options = StorageOptions { engine, ..StorageOptions::default() };
-        let mut opened = Storage::open(env.clone(), dir.path(), options.clone()).await;
+        let mut opened = Storage::open(env.clone(), dir.path(), options).await;
         // Tasks of the node that went may hold its files for a moment.
         while opened.is_err() {
             tokio::task::yield_now().await;
-            opened = Storage::open(env.clone(), dir.path(), options.clone()).await;
+            opened = Storage::open(env.clone(), dir.path(), options).await;
         }
         let storage = opened.unwrap();
         let copy = ShardCopy::open(&storage, ShardId(20)).await.unwrap();

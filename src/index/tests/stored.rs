@@ -76,7 +76,7 @@ async fn sums_after_a_restart_are_those_of_the_rows() {
 async fn the_first_reduction_after_a_start_reads_what_was_stored() {
     let dir = tempfile::tempdir().unwrap();
     let (storage, copy, _indexes, index) = stored(&dir, 200).await;
-    // Whoever looked for rows would find none.
+    // The one that looked for rows would find none.
     let rows = keys::key(copy.id(), index.definition.signature, Part::Row, b"");
     copy.remove_records(KeyRange::prefix(&rows)).await.unwrap();
     let (_indexes, index) = restarted(&storage, &copy, index).await;

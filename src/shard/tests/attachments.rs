@@ -1,4 +1,4 @@
-//! Attachments of edits: stubs, revpos, what is stored once, what goes (golden facts 'Attachments').
+//! Attachments of edits: stubs, revpos, what is stored once, what goes (`conformance/cases/documents`).
 
 use super::*;
 use crate::document::render::Attachment;

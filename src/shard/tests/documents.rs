@@ -1,4 +1,4 @@
-//! Who may write what, and what a write leaves (golden facts 'Reading and writing one document').
+//! Who may write what, and what a write leaves (`conformance/cases/documents`).
 
 use super::*;
 use crate::shard::{Basis, LocalDocument, LocalRegister, PurgeInfo, Stamp, allocate, drop_shard, resume_drops};
@@ -144,10 +144,10 @@ async fn what_a_copy_gives_up_is_on_record_for_itself_only() {
         revs.push(w.put(name, None, "{}").await.unwrap());
     }
     let item = |at: usize| (DocId::new(["a", "b", "c", "d"][at]), vec![revs[at].clone()]);
-    w.shard.give_up(vec![item(0)]).await.unwrap();
+    w.shard.discard(vec![item(0)]).await.unwrap();
     w.shard.purge(vec![item(1)]).await.unwrap();
-    w.shard.give_up(vec![item(2)]).await.unwrap();
-    w.shard.give_up(vec![item(3)]).await.unwrap();
+    w.shard.discard(vec![item(2)]).await.unwrap();
+    w.shard.discard(vec![item(3)]).await.unwrap();
     assert!(w.winner("a").await.is_none() && w.winner("d").await.is_none());
     let revs = |infos: Vec<PurgeInfo>| infos.into_iter().map(|info| info.revs.len()).collect::<Vec<_>>();
     assert_eq!(revs(w.shard.purge_infos(0, 9).await.unwrap()), [1, 1, 1, 1]);

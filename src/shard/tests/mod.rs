@@ -1,15 +1,15 @@
 //! Scenarios on a shard over a real store in a temporary directory.
 
 mod attachments;
+mod collection_horizon;
 mod documents;
-mod forget;
-mod horizon;
 mod lifetime;
 mod model;
 mod reads;
 mod space;
 mod split;
 mod sums;
+mod tombstone_collection;
 
 use std::sync::Arc;
 

@@ -6,22 +6,25 @@ use super::super::{LocalDocument, ShardError, Sorter, check};
 use super::*;
 use crate::storage::Direction;
 
-const HEIRS: [ShardId; 2] = [ShardId(30), ShardId(31)];
+const CHILDREN: [ShardId; 2] = [ShardId(30), ShardId(31)];
 
 fn sorter() -> Sorter {
-    Arc::new(|id: &DocId| HEIRS[usize::from(id.as_str().ends_with(['1', '3', '5', '7', '9']))])
+    Arc::new(|id: &DocId| CHILDREN[usize::from(id.as_str().ends_with(['1', '3', '5', '7', '9']))])
 }
 
-async fn heirs(world: &World) -> [ShardCopy; 2] {
-    [ShardCopy::open(&world.storage, HEIRS[0]).await.unwrap(), ShardCopy::open(&world.storage, HEIRS[1]).await.unwrap()]
+async fn children(world: &World) -> [ShardCopy; 2] {
+    [
+        ShardCopy::open(&world.storage, CHILDREN[0]).await.unwrap(),
+        ShardCopy::open(&world.storage, CHILDREN[1]).await.unwrap(),
+    ]
 }
 
 /// Takes over one page; answers whether it was the last one.
-async fn page(world: &World, heirs: &[ShardCopy; 2]) -> bool {
-    let since = heirs[0].inherited().await.unwrap().min(heirs[1].inherited().await.unwrap());
+async fn page(world: &World, children: &[ShardCopy; 2]) -> bool {
+    let since = children[0].inherited().await.unwrap().min(children[1].inherited().await.unwrap());
     let legacy = Arc::new(world.shard.legacy(since).await.unwrap());
-    for heir in heirs {
-        heir.inherit(Arc::clone(&legacy), sorter()).await.unwrap();
+    for child in children {
+        child.inherit(Arc::clone(&legacy), sorter()).await.unwrap();
     }
     legacy.is_last
 }
@@ -41,7 +44,7 @@ async fn feed(copy: &ShardCopy, since: u64) -> Vec<(u64, String)> {
 }
 
 #[tokio::test]
-async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences() {
+async fn both_child_shards_have_between_them_what_the_copy_had_under_the_same_sequences() {
     let world = World::new().await;
     let mut revs = Vec::new();
     for n in 0..250 {
@@ -49,9 +52,9 @@ async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences
     }
     set_local(&world.shard, "_local/a0", true).await;
     set_local(&world.shard, "_local/a1", true).await;
-    let heirs = heirs(&world).await;
+    let children = children(&world).await;
     world.shard.mirror_locals(Some(sorter()));
-    assert!(!page(&world, &heirs).await);
+    assert!(!page(&world, &children).await);
     // What changes behind, before and far ahead of the pages.
     world.put("d3", Some(&revs[3]), r#"{"n":"new"}"#).await.unwrap();
     world.delete("d240", Some(&revs[240])).await.unwrap();
@@ -60,40 +63,43 @@ async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences
         .purge(vec![(DocId::new("d5"), vec![revs[5].clone()]), (DocId::new("d200"), vec![revs[200].clone()])])
         .await
         .unwrap();
-    world.shard.leave_locals(&heirs).await.unwrap();
+    world.shard.leave_locals(&children).await.unwrap();
     set_local(&world.shard, "_local/a0", false).await;
     set_local(&world.shard, "_local/b1", true).await;
-    while !page(&world, &heirs).await {}
+    while !page(&world, &children).await {}
     world.put("d4", Some(&revs[4]), r#"{"n":"last"}"#).await.unwrap();
 
     let before = feed(&world.shard, 0).await;
-    let done = world.shard.hand_over(heirs.clone(), sorter(), |_| Ok(Ok(()))).await;
+    let done = world.shard.hand_over(children.clone(), sorter(), |_| Ok(Ok(()))).await;
     assert_eq!(done, Ok(true));
-    let mut after = [feed(&heirs[0], 0).await, feed(&heirs[1], 0).await].concat();
+    let mut after = [feed(&children[0], 0).await, feed(&children[1], 0).await].concat();
     after.sort();
     assert_eq!(after, before);
-    assert!(feed(&heirs[0], 0).await.iter().all(|(_, id)| sorter()(&DocId::new(id)) == HEIRS[0]));
-    assert_eq!(feed(&heirs[1], 250).await.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["d3"]);
-    let there =
-        [local(&heirs[0], "_local/a0").await, local(&heirs[1], "_local/a1").await, local(&heirs[1], "_local/b1").await];
+    assert!(feed(&children[0], 0).await.iter().all(|(_, id)| sorter()(&DocId::new(id)) == CHILDREN[0]));
+    assert_eq!(feed(&children[1], 250).await.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["d3"]);
+    let there = [
+        local(&children[0], "_local/a0").await,
+        local(&children[1], "_local/a1").await,
+        local(&children[1], "_local/b1").await,
+    ];
     assert_eq!(there, [false, true, true]);
-    for heir in &heirs {
-        let (id, blobs) = (heir.id(), world.storage.blobs().clone());
-        assert_eq!(heir.inherited().await, world.shard.inherited().await);
+    for child in &children {
+        let (id, blobs) = (child.id(), world.storage.blobs().clone());
+        assert_eq!(child.inherited().await, world.shard.inherited().await);
         let checked = world.storage.read(move |view| Ok(check(view, &blobs, id))).await.unwrap();
         assert_eq!(checked.findings, Vec::<String>::new());
     }
-    for (heir, purged) in heirs.iter().zip(["d200", "d5"]) {
-        let log = heir.purge_infos(0, 9).await.unwrap();
+    for (child, purged) in children.iter().zip(["d200", "d5"]) {
+        let log = child.purge_infos(0, 9).await.unwrap();
         assert_eq!(log.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), [purged]);
-        assert_eq!(heir.state().await.unwrap().purge_floor, 0, "nothing was cut, others have purges for its own");
+        assert_eq!(child.state().await.unwrap().purge_floor, 0, "nothing was cut, others have purges for its own");
     }
     let late = world.shard.edit(vec![interactive("d9", Some(&revs[9]), false, "{}")]).await;
     assert_eq!(late, Err(ShardError::Moved));
     assert!(world.winner("d9").await.is_some(), "it can still be read");
 }
 
-/// An heir hears of purges from the log of the old copy only.
+/// A child shard hears of purges from the log of the old copy only.
 #[tokio::test]
 async fn a_document_purged_and_compacted_during_a_split_does_not_come_back() {
     let world = World::new().await;
@@ -105,19 +111,19 @@ async fn a_document_purged_and_compacted_during_a_split_does_not_come_back() {
     purge(149).await.unwrap();
     purge(148).await.unwrap();
     world.compact(1).await;
-    let heirs = heirs(&world).await;
+    let children = children(&world).await;
     world.shard.mirror_locals(Some(sorter()));
-    assert!(!page(&world, &heirs).await);
+    assert!(!page(&world, &children).await);
     for n in [1, 2, 3, 4] {
         purge(n).await.unwrap();
     }
     world.compact(1).await;
-    while !page(&world, &heirs).await {}
-    assert_eq!(world.shard.hand_over(heirs.clone(), sorter(), |_| Ok(Ok(()))).await, Ok(true));
-    for heir in &heirs {
-        let names: Vec<String> = feed(heir, 0).await.into_iter().map(|(_, id)| id).collect();
+    while !page(&world, &children).await {}
+    assert_eq!(world.shard.hand_over(children.clone(), sorter(), |_| Ok(Ok(()))).await, Ok(true));
+    for child in &children {
+        let names: Vec<String> = feed(child, 0).await.into_iter().map(|(_, id)| id).collect();
         assert!(["d1", "d2", "d3", "d4"].iter().all(|gone| !names.iter().any(|id| id == gone)), "{names:?}");
-        assert_eq!(heir.state().await.unwrap().purge_floor, 1, "what the old copy has no record of");
+        assert_eq!(child.state().await.unwrap().purge_floor, 1, "what the old copy has no record of");
     }
 }
 
@@ -127,11 +133,12 @@ async fn a_copy_with_much_left_is_not_ended() {
     for n in 0..150 {
         world.put(&format!("d{n}"), None, "{}").await.unwrap();
     }
-    let heirs = heirs(&world).await;
-    let done = world.shard.hand_over(heirs.clone(), sorter(), |_| Ok(Ok(()))).await;
+    let children = children(&world).await;
+    let done = world.shard.hand_over(children.clone(), sorter(), |_| Ok(Ok(()))).await;
     assert_eq!(done, Ok(false));
-    assert_eq!(heirs[0].inherited().await, Ok((0, 0)));
+    assert_eq!(children[0].inherited().await, Ok((0, 0)));
     world.put("later", None, "{}").await.unwrap();
-    let refused = world.shard.hand_over(heirs, sorter(), |_| Ok(Err(ShardError::Away("no".to_owned())))).await;
+    let refused =
+        world.shard.hand_over(children, sorter(), |_| Ok(Err(ShardError::NotExecuted("no".to_owned())))).await;
     assert_eq!(refused, Ok(false));
 }

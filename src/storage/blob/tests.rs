@@ -165,7 +165,7 @@ async fn an_upload_outlasts_its_lease_while_its_slow_request_goes_on() {
         blobs.collect_step(later).unwrap();
         reference(&storage, staged.blob, true).await.unwrap().unwrap();
         reference(&storage, staged.blob, false).await.unwrap().unwrap();
-        // The edit was judged; the request lets go.
+        // The edit was decided; the request lets go.
         drop((staged.hold, other_handle));
         while blobs.collect_step(later).unwrap() {}
         assert_eq!(reference(&storage, staged.blob, true).await, Ok(Err(BlobGone)), "{len} bytes");

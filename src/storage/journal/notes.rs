@@ -70,7 +70,7 @@ pub(in crate::storage) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Not
     Ok(any.then_some(notes))
 }
 
-/// The first group of a segment. What is not whole is left to the recovery to judge.
+/// The first group of a segment. What is not whole is left to the recovery to decide.
 fn first_group(file: &dyn File, number: u64) -> Result<Option<Batch>, StorageError> {
     let len = file.len()?;
     let mut head = [0; HEADER_BYTES + FRAME_HEAD_BYTES];

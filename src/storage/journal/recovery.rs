@@ -106,22 +106,33 @@ pub(super) fn read(
             found.spares.push(*number);
         }
     }
-    if let Err(error) = check_last(last, written) {
-        lose(&mut losses, error)?;
-    }
-    found.next_number = found.next_number.max(last.and_then(|last| last.number).map_or(0, |number| number + 1));
-    if let Some(end) = before {
-        if end < flushed {
-            let what = format!("the journal ends with {end}, the engine has {flushed}");
-            lose(&mut losses, StorageError::Corrupt(what))?;
-        }
-        found.end = end.max(flushed);
-    }
+    finish(&mut found, (flushed, before), (last, written), &mut losses)?;
     if let Some(torn) = found.torn.take() {
         torn.writes().iter().for_each(|(key, value)| each(found.end + 1, key, value.as_deref()));
     }
     found.next = found.end + 2;
     Ok(found)
+}
+
+/// Compares where the journal ends with what the engine has and with the segment that was begun last.
+fn finish(
+    found: &mut Found,
+    (flushed, before): (Position, Option<Position>),
+    (last, written): (Option<&LastSegment>, Option<u64>),
+    losses: &mut Losses<'_>,
+) -> Result<(), StorageError> {
+    if let Err(error) = check_last(last, written) {
+        lose(losses, error)?;
+    }
+    found.next_number = found.next_number.max(last.and_then(|last| last.number).map_or(0, |number| number + 1));
+    if let Some(end) = before {
+        if end < flushed {
+            let what = format!("the journal ends with {end}, the engine has {flushed}");
+            lose(losses, StorageError::Corrupt(what))?;
+        }
+        found.end = end.max(flushed);
+    }
+    Ok(())
 }
 
 /// A segment with at least the number of the last one that was begun is there, unless somebody removed it: it holds

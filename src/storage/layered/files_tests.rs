@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::*;
-use crate::storage::shelf::DiskShelf;
+use crate::storage::store_files::DiskStoreFiles;
 use crate::world::with_disk::with_disk;
 use crate::world::{Disk, Entry, File, OpenMode};
 
@@ -126,10 +126,11 @@ fn open(dir: &Path, faults: &Arc<Faults>, flush_at_bytes: usize) -> LayeredStore
     let env = with_disk(&env, disk);
     let (store, none) = (dir.join("store"), Planted::none());
     std::fs::create_dir_all(&store).unwrap();
-    let shelf = DiskShelf::open(env.disk(), store, (2, MissingFiles::Refuse), 1 << 20, none, Box::new(())).unwrap();
+    let store_files =
+        DiskStoreFiles::open(env.disk(), store, (2, MissingFiles::Refuse), 1 << 20, none, Box::new(())).unwrap();
     let options =
         LayeredOptions { flush_at_bytes, own_file_bytes: 400, missing_files: MissingFiles::Refuse, planted: none };
-    LayeredStore::open(&env, &dir.join("journal"), Arc::new(shelf), options).unwrap()
+    LayeredStore::open(&env, &dir.join("journal"), Arc::new(store_files), options).unwrap()
 }
 
 /// Shards of two common files, and one that grows.
@@ -210,7 +211,7 @@ fn without_descriptors_writes_go_on_for_a_while_then_wait_and_go_on_when_there_a
     assert!(written > 1 && matches!(store.prepare(), Err(StorageError::NoFiles(_))));
     let file = store.tables().next_flush().unwrap();
     assert!((0..3).all(|_| store.flush(file)) && !store.has_failed());
-    assert!(store.tables().next_flush().is_none(), "it is tried again by whoever began it");
+    assert!(store.tables().next_flush().is_none(), "it is tried again by the one that began it");
     faults.fail(0, 0);
     assert!(!store.flush(file) && store.prepare().is_ok());
     store.commit(&put(STAYS, written)).unwrap();
@@ -249,11 +250,11 @@ fn a_file_that_was_put_away_for_a_part_is_put_away_in_the_end() {
         (0..9).for_each(|n| commit(dir.path(), &store, &faults, &put(GROWS, n)));
         let name = format!("quarantine/{}", FileId::Own(GROWS).name());
         faults.fail(failing, 1);
-        let mut parked = store.park(GROWS, "why");
-        if parked.is_err() {
-            parked = store.park(GROWS, "why");
+        let mut quarantined = store.quarantine(GROWS, "why");
+        if quarantined.is_err() {
+            quarantined = store.quarantine(GROWS, "why");
         }
-        assert_eq!(parked, Ok(Some(name.clone())), "{failing}");
+        assert_eq!(quarantined, Ok(Some(name.clone())), "{failing}");
         assert!(dir.path().join(&name).exists());
         let unsynced = faults.unsynced.lock().unwrap();
         assert!(["store", "quarantine"].iter().all(|name| !unsynced.contains(&dir.path().join(name))), "{failing}");

@@ -20,7 +20,7 @@ pub(super) fn env() -> Env {
 
 /// Files in memory, which outlive the store. A broken one panics when it is written, as a damaged file makes some do.
 #[derive(Clone, Default)]
-pub(super) struct MemoryShelf {
+pub(super) struct MemoryStoreFiles {
     files: Arc<Mutex<BTreeMap<FileId, Arc<MemoryFile>>>>,
     opened: Arc<Mutex<Vec<FileId>>>,
     broken: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl StoreFile for MemoryFile {
     }
 }
 
-impl MemoryShelf {
+impl MemoryStoreFiles {
     fn find(&self, id: FileId) -> Option<Arc<MemoryFile>> {
         self.files.lock().unwrap().get(&id).cloned()
     }
@@ -74,7 +74,7 @@ impl MemoryShelf {
     }
 }
 
-impl Shelf for MemoryShelf {
+impl StoreFiles for MemoryStoreFiles {
     fn layout(&self) -> Layout {
         Layout { common: 2, old: 0 }
     }
@@ -110,7 +110,7 @@ impl Shelf for MemoryShelf {
         Ok(())
     }
 
-    fn park(&self, id: FileId, _told: &str) -> Result<Option<String>, StorageError> {
+    fn quarantine(&self, id: FileId, _told: &str) -> Result<Option<String>, StorageError> {
         Ok(self.files.lock().unwrap().remove(&id).map(|_| id.name()))
     }
 
@@ -121,14 +121,14 @@ impl Shelf for MemoryShelf {
     }
 }
 
-fn open(dir: &Path, shelf: &MemoryShelf, flush_at_bytes: usize) -> LayeredStore {
+fn open(dir: &Path, store_files: &MemoryStoreFiles, flush_at_bytes: usize) -> LayeredStore {
     let options = LayeredOptions {
         flush_at_bytes,
         own_file_bytes: 1 << 30,
         missing_files: MissingFiles::Refuse,
         planted: Planted::none(),
     };
-    LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap()
+    LayeredStore::open(&env(), dir, Arc::new(store_files.clone()), options).unwrap()
 }
 
 /// Flushes until nothing is frozen.
@@ -167,7 +167,7 @@ fn all(view: &dyn View, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn a_view_keeps_its_picture_of_a_shard_through_a_freeze_and_a_flush() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), &MemoryShelf::default(), 1);
+    let store = open(dir.path(), &MemoryStoreFiles::default(), 1);
     store.commit(&put(A, 1, 1)).unwrap();
     let view = store.view().unwrap();
     assert_eq!(view.get(&key(A, 2)).unwrap(), None);
@@ -183,7 +183,7 @@ fn a_view_keeps_its_picture_of_a_shard_through_a_freeze_and_a_flush() {
 #[test]
 fn readers_get_in_between_the_shards_of_a_large_group_and_no_flush_does() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), &MemoryShelf::default(), 1);
+    let store = open(dir.path(), &MemoryStoreFiles::default(), 1);
     let mut group = Batch::new();
     [A, A2, B].iter().for_each(|shard| (0..200).for_each(|rest| group.put(key(*shard, rest), vec![1])));
     let mut parts = tables::parts(&group);
@@ -213,7 +213,7 @@ fn readers_get_in_between_the_shards_of_a_large_group_and_no_flush_does() {
 #[test]
 fn a_slow_file_holds_back_its_own_shards_only() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), &MemoryShelf::default(), 4000);
+    let store = open(dir.path(), &MemoryStoreFiles::default(), 4000);
     while store.has_room(Some(A)) {
         store.commit(&put(A, 1, 1)).unwrap();
         (0..100).for_each(|rest| store.commit(&put(A, rest, 1)).unwrap());
@@ -228,17 +228,17 @@ fn a_slow_file_holds_back_its_own_shards_only() {
 #[test]
 fn reads_and_writes_go_on_while_the_disk_of_a_file_stands_still() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = MemoryShelf::default();
-    let store = open(dir.path(), &shelf, 1);
+    let store_files = MemoryStoreFiles::default();
+    let store = open(dir.path(), &store_files, 1);
     [put(A, 1, 1), put(B, 1, 2)].iter().for_each(|batch| store.commit(batch).unwrap());
     flush_all(&store);
     store.commit(&put(A, 2, 3)).unwrap();
-    shelf.disk.asked.store(false, Ordering::SeqCst);
-    let stalled = shelf.disk.free.lock().unwrap();
+    store_files.disk.asked.store(false, Ordering::SeqCst);
+    let stalled = store_files.disk.free.lock().unwrap();
     let file = store.tables().next_flush().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| store.flush(file));
-        while !shelf.disk.asked.load(Ordering::SeqCst) {
+        while !store_files.disk.asked.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
         store.commit(&put(A, 3, 4)).unwrap();
@@ -253,14 +253,14 @@ fn reads_and_writes_go_on_while_the_disk_of_a_file_stands_still() {
 
 /// A store whose shard A has a file of its own, which is damaged: what was to be flushed to it is not.
 fn with_a_damaged_file(dir: &Path) -> LayeredStore {
-    let shelf = MemoryShelf::default();
+    let store_files = MemoryStoreFiles::default();
     let options = LayeredOptions {
         flush_at_bytes: 4_000,
         own_file_bytes: 20,
         missing_files: MissingFiles::Refuse,
         planted: Planted::none(),
     };
-    let store = LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap();
+    let store = LayeredStore::open(&env(), dir, Arc::new(store_files.clone()), options).unwrap();
     let fill = || {
         for rest in (0..=255).cycle() {
             store.commit(&put(A, rest, 1)).unwrap();
@@ -273,7 +273,7 @@ fn with_a_damaged_file(dir: &Path) -> LayeredStore {
     let common = fill();
     store.flush(common);
     assert_eq!(store.tables().home(A), FileId::Own(A));
-    shelf.find(FileId::Own(A)).unwrap().damaged.store(true, Ordering::SeqCst);
+    store_files.find(FileId::Own(A)).unwrap().damaged.store(true, Ordering::SeqCst);
     let own = fill();
     assert_eq!(own, FileId::Own(A));
     store.flush(own);
@@ -286,9 +286,9 @@ fn a_damaged_file_of_one_shard_holds_nothing_else_back_and_can_be_put_away() {
     let store = with_a_damaged_file(dir.path());
     assert!(!store.has_failed() && store.has_room(None));
     assert_eq!(store.damaged_shards().into_keys().collect::<Vec<_>>(), [A]);
-    assert!(matches!(store.park(A, ""), Ok(Some(_))));
+    assert!(matches!(store.quarantine(A, ""), Ok(Some(_))));
     assert!(store.damaged_shards().is_empty());
-    assert_eq!(store.tables().home(A), store.shelf.layout().shared_home(A));
+    assert_eq!(store.tables().home(A), store.store_files.layout().shared_home(A));
     let mut cleared = Batch::new();
     cleared.clear_shard(A);
     store.commit(&cleared).unwrap();
@@ -297,7 +297,7 @@ fn a_damaged_file_of_one_shard_holds_nothing_else_back_and_can_be_put_away() {
     assert_eq!(view.get(&key(A, 1)).unwrap(), None);
     drop(view);
     drop(store);
-    let store = open(dir.path(), &MemoryShelf::default(), 4_000);
+    let store = open(dir.path(), &MemoryStoreFiles::default(), 4_000);
     let view = store.view().unwrap();
     assert_eq!(view.get(&key(A, 1)).unwrap(), None, "what the journal still had of it went, too");
     assert_eq!(view.get(&key(B, 1)).unwrap(), Some(2u64.to_le_bytes().to_vec()));
@@ -309,7 +309,7 @@ fn a_damaged_file_without_room_refuses_its_own_shard_until_the_journal_leaves_no
     let store = with_a_damaged_file(dir.path());
     let mut writes = 0;
     while store.refuses(A).is_none() {
-        assert!(store.has_room(Some(A)), "whoever waits would wait for ever");
+        assert!(store.has_room(Some(A)), "a job that waits would wait for ever");
         store.commit(&put(A, (writes % 256) as u8, writes)).unwrap();
         writes += 1;
         assert!(writes < 100_000);
@@ -339,16 +339,16 @@ fn a_damaged_file_that_is_put_away_gives_the_journal_back_without_a_flush() {
         flush_all(&store);
         writes += 1;
     }
-    assert!(matches!(store.park(A, ""), Ok(Some(_))));
+    assert!(matches!(store.quarantine(A, ""), Ok(Some(_))));
     assert!(store.tables().journal_bytes < store.budget.journal / 2 && store.has_room(None));
 }
 
 #[test]
 fn a_panic_of_the_engine_stops_writes_and_keeps_nobody_waiting() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = MemoryShelf::default();
-    let store = open(dir.path(), &shelf, 1);
-    shelf.broken.store(true, Ordering::SeqCst);
+    let store_files = MemoryStoreFiles::default();
+    let store = open(dir.path(), &store_files, 1);
+    store_files.broken.store(true, Ordering::SeqCst);
     store.commit(&put(A, 1, 1)).unwrap();
     store.commit(&put(A, 2, 2)).unwrap();
     assert!(!store.has_room(Some(A)));
@@ -362,26 +362,26 @@ fn a_panic_of_the_engine_stops_writes_and_keeps_nobody_waiting() {
 #[test]
 fn a_restart_replays_without_opening_any_file() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = MemoryShelf::default();
-    let store = open(dir.path(), &shelf, 1);
+    let store_files = MemoryStoreFiles::default();
+    let store = open(dir.path(), &store_files, 1);
     store.commit(&put(B, 1, 5)).unwrap();
     flush_all(&store);
     drop(store);
-    open(dir.path(), &shelf, 1 << 20).commit(&put(A, 1, 7)).unwrap();
-    shelf.opened.lock().unwrap().clear();
-    let again = open(dir.path(), &shelf, 1 << 20);
-    assert_eq!(*shelf.opened.lock().unwrap(), []);
+    open(dir.path(), &store_files, 1 << 20).commit(&put(A, 1, 7)).unwrap();
+    store_files.opened.lock().unwrap().clear();
+    let again = open(dir.path(), &store_files, 1 << 20);
+    assert_eq!(*store_files.opened.lock().unwrap(), []);
     let view = again.view().unwrap();
     assert_eq!(view.get(&key(A, 1)).unwrap(), Some(7u64.to_le_bytes().to_vec()));
-    assert_eq!(*shelf.opened.lock().unwrap(), [again.tables().home(A)]);
+    assert_eq!(*store_files.opened.lock().unwrap(), [again.tables().home(A)]);
     assert_eq!(view.get(&key(B, 1)).unwrap(), Some(5u64.to_le_bytes().to_vec()));
 }
 
 #[test]
 fn a_segment_goes_only_when_every_file_holds_what_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = MemoryShelf::default();
-    let store = open(dir.path(), &shelf, 300);
+    let store_files = MemoryStoreFiles::default();
+    let store = open(dir.path(), &store_files, 300);
     store.commit(&put(B, 1, 1)).unwrap();
     let before = store.tables().home(B);
     for round in 0..100 {
@@ -391,9 +391,9 @@ fn a_segment_goes_only_when_every_file_holds_what_is_in_it() {
         let journal = store.tables().journal_bytes;
         assert!(journal < store.budget.journal, "{journal}");
     }
-    assert!(shelf.find(before).is_some(), "the journal's cap flushes what holds it back");
+    assert!(store_files.find(before).is_some(), "the journal's cap flushes what holds it back");
     drop(store);
-    let again = open(dir.path(), &shelf, 300);
+    let again = open(dir.path(), &store_files, 300);
     assert_eq!(again.view().unwrap().get(&key(B, 1)).unwrap(), Some(1u64.to_le_bytes().to_vec()));
     assert_eq!(again.view().unwrap().get(&key(A, 1)).unwrap(), Some(99u64.to_le_bytes().to_vec()));
 }
@@ -401,7 +401,7 @@ fn a_segment_goes_only_when_every_file_holds_what_is_in_it() {
 #[test]
 fn a_segment_that_is_closed_for_jobs_that_write_nothing_asks_for_the_flush_that_it_waits_for() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), &MemoryShelf::default(), 4000);
+    let store = open(dir.path(), &MemoryStoreFiles::default(), 4000);
     store.commit(&put(B, 1, 1)).unwrap();
     let mut large = Batch::new();
     large.put(key(A, 1), vec![1; limits::JOURNAL_FLUSHES * 4000]);
@@ -414,21 +414,21 @@ fn a_segment_that_is_closed_for_jobs_that_write_nothing_asks_for_the_flush_that_
 }
 
 /// A store whose shards move out at a few hundred bytes.
-fn open_growing(dir: &Path, shelf: &MemoryShelf) -> LayeredStore {
+fn open_growing(dir: &Path, store_files: &MemoryStoreFiles) -> LayeredStore {
     let options = LayeredOptions {
         flush_at_bytes: 1,
         own_file_bytes: 500,
         missing_files: MissingFiles::Refuse,
         planted: Planted::none(),
     };
-    LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap()
+    LayeredStore::open(&env(), dir, Arc::new(store_files.clone()), options).unwrap()
 }
 
 #[test]
 fn a_shard_that_grows_gets_a_file_and_is_served_from_there_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = MemoryShelf::default();
-    let store = open_growing(dir.path(), &shelf);
+    let store_files = MemoryStoreFiles::default();
+    let store = open_growing(dir.path(), &store_files);
     for rest in 0..100 {
         store.commit(&put(A, rest, 1)).unwrap();
         flush_all(&store);
@@ -436,25 +436,25 @@ fn a_shard_that_grows_gets_a_file_and_is_served_from_there_alone() {
     store.commit(&put(A2, 1, 1)).unwrap();
     flush_all(&store);
     assert_eq!(store.tables().home(A), FileId::Own(A));
-    assert_eq!(shelf.rows(FileId::Own(A)), 100);
+    assert_eq!(store_files.rows(FileId::Own(A)), 100);
     let common = store.tables().home(A2);
-    assert_eq!(shelf.rows(common), 1, "nothing of it stays in the common file");
+    assert_eq!(store_files.rows(common), 1, "nothing of it stays in the common file");
     // What a crash may leave there is not served, and goes with the next flush after a start.
-    let left = shelf.find(common).unwrap();
+    let left = store_files.find(common).unwrap();
     left.apply(&[], Box::new([(key(A, 200).as_slice(), Some(b"old".as_slice()))].into_iter())).unwrap();
     drop(store);
-    let again = open_growing(dir.path(), &shelf);
+    let again = open_growing(dir.path(), &store_files);
     assert_eq!(again.view().unwrap().get(&key(A, 200)).unwrap(), None);
     assert_eq!(all(again.view().unwrap().as_ref(), Direction::Reverse).len(), 101);
     again.commit(&put(A2, 2, 1)).unwrap();
     flush_all(&again);
-    assert_eq!(shelf.rows(common), 2);
+    assert_eq!(store_files.rows(common), 2);
     // A dropped one takes its file along.
     let mut clear = Batch::new();
     clear.clear_shard(A);
     again.commit(&clear).unwrap();
     flush_all(&again);
-    assert!(shelf.find(FileId::Own(A)).is_none());
+    assert!(store_files.find(FileId::Own(A)).is_none());
     assert_eq!(all(again.view().unwrap().as_ref(), Direction::Forward).len(), 2);
 }
 
@@ -507,10 +507,10 @@ proptest! {
         flush_at_bytes in prop::sample::select(vec![100usize, 400]),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = MemoryShelf::default();
+        let store_files = MemoryStoreFiles::default();
         let missing_files = MissingFiles::Refuse;
         let options = LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted: Planted::none() };
-        let open = || LayeredStore::open(&env(), dir.path(), Arc::new(shelf.clone()), options).unwrap();
+        let open = || LayeredStore::open(&env(), dir.path(), Arc::new(store_files.clone()), options).unwrap();
         let mut store = open();
         let mut model = BTreeMap::new();
         let mut gone = Vec::new();

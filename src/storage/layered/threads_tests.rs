@@ -2,7 +2,7 @@
 
 use shuttle::thread;
 
-use super::tests::{A, A2, MemoryShelf, env, key};
+use super::tests::{A, A2, MemoryStoreFiles, env, key};
 use super::*;
 use crate::world::model::{check, check_finds};
 use crate::world::scratch::scratch;
@@ -18,8 +18,8 @@ fn open() -> Arc<LayeredStore> {
     let missing_files = MissingFiles::Refuse;
     let options = LayeredOptions { flush_at_bytes: 1, own_file_bytes: 1, missing_files, planted: Planted::none() };
     let env = scratch(&env());
-    let shelf = Arc::new(MemoryShelf::default());
-    Arc::new(LayeredStore::open(&env, Path::new("journal"), shelf, options).unwrap())
+    let store_files = Arc::new(MemoryStoreFiles::default());
+    Arc::new(LayeredStore::open(&env, Path::new("journal"), store_files, options).unwrap())
 }
 
 /// A group adds row `number` to shard A and says so in row 0; the rest of it makes it a large part.

@@ -44,7 +44,7 @@ fn filled(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// Reads everything in every way; answers how many answers were refused. Panics on a wrong one.
-fn judge(store: &RedbStore, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> usize {
+fn check(store: &RedbStore, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> usize {
     let Ok(view) = store.view() else { return 1 };
     let mut refused = 0;
     for n in 0..ROWS {
@@ -84,7 +84,7 @@ fn a_flipped_bit_in_any_block_never_changes_an_answer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("0.redb");
     let model = filled(&path);
-    assert_eq!(judge(&open(&path).unwrap(), &model), 0);
+    assert_eq!(check(&open(&path).unwrap(), &model), 0);
     let whole = std::fs::read(&path).unwrap();
     let mut contained = 0;
     // Of the blocks that were never used there are many.
@@ -96,13 +96,13 @@ fn a_flipped_bit_in_any_block_never_changes_an_answer() {
         // Found damaged when it is opened, and damaged while it is open and nothing is cached.
         std::fs::write(&path, &bytes).unwrap();
         match open(&path) {
-            Ok(store) => drop(judge(&store, &model)),
+            Ok(store) => drop(check(&store, &model)),
             Err(error) => assert!(matches!(error, StorageError::Corrupt(_)), "{error}"),
         }
         std::fs::write(&path, &whole).unwrap();
         let store = RedbStore::open(disk().as_ref(), &path, 0, Planted::none()).unwrap();
         std::fs::write(&path, &bytes).unwrap();
-        let refused = judge(&store, &model);
+        let refused = check(&store, &model);
         if refused > 0 {
             assert!(matches!(store.commit(&Batch::new()), Err(StorageError::Corrupt(_))));
             contained += usize::from(refused < ROWS as usize / 4);
@@ -122,7 +122,7 @@ fn a_file_that_is_cut_short_is_refused_or_answers_right() {
         let damaged = dir.path().join(format!("{part}.redb"));
         std::fs::write(&damaged, &whole[..cut]).unwrap();
         match open(&damaged) {
-            Ok(store) => assert!(judge(&store, &model) > 0, "cut at {cut}"),
+            Ok(store) => assert!(check(&store, &model) > 0, "cut at {cut}"),
             Err(error) => assert!(matches!(error, StorageError::Corrupt(_)), "{error}"),
         }
     }
@@ -154,7 +154,7 @@ fn a_lost_write_never_brings_back_what_was_there_before() {
         bytes[at..at + len].copy_from_slice(&before[at..at + len]);
         std::fs::write(&path, &bytes).unwrap();
         match open(&path) {
-            Ok(store) if judge(&store, &model) == 0 => harmless += 1,
+            Ok(store) if check(&store, &model) == 0 => harmless += 1,
             Ok(_) => found += 1,
             Err(error) => {
                 assert!(matches!(error, StorageError::Corrupt(_)), "{error}");
@@ -217,7 +217,7 @@ fn a_commit_that_meets_damage_fails_and_reads_go_on() {
     let mut batch = Batch::new();
     (0..ROWS).step_by(10).for_each(|n| batch.put(key(n), b"never seen".to_vec()));
     assert!(matches!(store.commit(&batch), Err(StorageError::Corrupt(_))));
-    let refused = judge(&store, &model);
+    let refused = check(&store, &model);
     assert!(refused > 0, "{refused}");
     assert!(matches!(store.commit(&batch), Err(StorageError::Corrupt(_))));
 }

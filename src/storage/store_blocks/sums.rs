@@ -35,7 +35,7 @@ struct Held {
     /// How many `recent` may be.
     most: usize,
     /// Counts what may make a sector old that was read from the file before.
-    turns: u64,
+    generation: u64,
 }
 
 /// A sector and the copy of it that the next sync brings; the second one's turn is after the first.
@@ -49,7 +49,7 @@ impl Sums {
     /// Of a file of which nothing was read; keeps at most `most` sectors in memory beside those to be written.
     pub(super) fn new(most: usize) -> Sums {
         let (due, recent, older) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Sums { held: Mutex::new(Held { due, recent, older, most: (most / 2).max(1), turns: 0 }) }
+        Sums { held: Mutex::new(Held { due, recent, older, most: (most / 2).max(1), generation: 0 }) }
     }
 
     /// The sum of a block that the file is long enough for; zero if it was never written.
@@ -88,7 +88,7 @@ impl Sums {
         held.due.split_off(&gone);
         held.recent.split_off(&gone);
         held.older.split_off(&gone);
-        held.turns += 1;
+        held.generation += 1;
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -98,18 +98,18 @@ impl Sums {
     /// Does something with a sector in memory; brings it there first where it is not.
     fn holding<T>(&self, file: &dyn File, number: u64, act: impl FnOnce(&mut Held) -> T) -> io::Result<T> {
         loop {
-            let turns = {
+            let generation = {
                 let mut held = self.held();
                 if held.touch(number) {
                     return Ok(act(&mut held));
                 }
-                held.turns
+                held.generation
             };
             let loaded = Twin::load(file, number, sector_places(number));
             let mut held = self.held();
             // Else it is in memory by now, or went to the file while it was read: what was read may be old, or torn.
-            if held.turns == turns && !held.touch(number) {
-                held.take_in(number, loaded?);
+            if held.generation == generation && !held.touch(number) {
+                held.insert(number, loaded?);
             }
         }
     }
@@ -131,7 +131,7 @@ impl Held {
         self.due.contains_key(&number) || self.recent.contains_key(&number)
     }
 
-    fn take_in(&mut self, number: u64, Loaded { sector, behind }: Loaded) {
+    fn insert(&mut self, number: u64, Loaded { sector, behind }: Loaded) {
         match behind {
             Some(copy) => drop(self.due.insert(number, Due { sector, copy })),
             None => self.keep(number, sector),
@@ -181,7 +181,7 @@ impl Held {
                 if let Some(Due { sector, .. }) = self.due.remove(&number) {
                     self.keep(number, sector);
                 }
-                self.turns += 1;
+                self.generation += 1;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A sector that is kept twice: what a store file cannot do without, and what its blocks are judged by.
+//! A sector that is kept twice: what a store file cannot do without, and what its blocks are checked against.
 //!
 //! ```text
 //!   content 500 bytes | times written u64 | crc u32       512 bytes; the crc covers the sector's number and the rest

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::here;
+use super::inline;
 use crate::world::{Disk, Entry, File, OpenMode, RealDir, reworded};
 
 /// Access rights of files that are made.
@@ -172,10 +172,10 @@ impl File for OsFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        if here::is_here() && self.read_cached(offset, buffer) {
+        if inline::is_here() && self.read_cached(offset, buffer) {
             return Ok(());
         }
-        here::waiting(|| self.0.read_exact_at(buffer, offset))
+        inline::waiting(|| self.0.read_exact_at(buffer, offset))
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

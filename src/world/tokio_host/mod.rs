@@ -18,7 +18,7 @@ use super::{
 };
 
 mod disk;
-pub(super) mod here;
+pub(super) mod inline;
 mod pools;
 mod process;
 #[cfg(target_os = "linux")]
@@ -162,7 +162,7 @@ impl Host for TokioHost {
         let can_wait = self.handle.runtime_flavor() == RuntimeFlavor::MultiThread && cfg!(target_os = "linux");
         if can_wait {
             self.pools.begins(Pool::Foreground);
-            here::run(job);
+            inline::run(job);
         }
     }
 

@@ -171,8 +171,8 @@ fn thread() -> String {
 }
 
 #[test]
-fn a_brief_job_runs_where_it_is_asked_for_if_tasks_can_go_elsewhere() {
-    let named = |env: Env| async move { (thread(), env.brief(thread).await) };
+fn a_inline_job_runs_where_it_is_asked_for_if_tasks_can_go_elsewhere() {
+    let named = |env: Env| async move { (thread(), env.inline(thread).await) };
     let (own, ran_on) = with_env(|env| async move { env.spawn_with(named(env.clone())).await }).unwrap();
     assert_eq!(own, ran_on);
     let small = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -181,13 +181,13 @@ fn a_brief_job_runs_where_it_is_asked_for_if_tasks_can_go_elsewhere() {
 }
 
 #[test]
-fn tasks_go_on_while_a_brief_job_waits() {
+fn tasks_go_on_while_a_inline_job_waits() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let env = env(runtime.handle().clone());
     let ((begun, begins), (release, gate)) = (tokio::sync::oneshot::channel(), mpsc::channel());
     let own = env.clone();
     let waited = env.spawn_with(async move {
-        own.brief(move || {
+        own.inline(move || {
             begun.send(()).unwrap();
             super::super::waiting(|| gate.recv_timeout(PATIENCE))
         })
@@ -203,7 +203,7 @@ fn tasks_go_on_while_a_brief_job_waits() {
 }
 
 #[test]
-fn a_brief_job_reads_what_any_other_does() {
+fn a_inline_job_reads_what_any_other_does() {
     let dir = tempfile::tempdir().unwrap();
     let file = OsDisk.open(&dir.path().join("file"), OpenMode::Create).unwrap();
     file.write_at(0, b"abcdef").unwrap();
@@ -211,8 +211,8 @@ fn a_brief_job_reads_what_any_other_does() {
         let read = move || {
             let (mut some, mut all) = ([0; 3], [0; 6]);
             file.read_at(2, &mut some).unwrap();
-            (some, file.read_at(1, &mut all).unwrap_err().kind(), here::is_here())
+            (some, file.read_at(1, &mut all).unwrap_err().kind(), inline::is_here())
         };
-        assert_eq!(env.brief(read).await, (*b"cde", ErrorKind::UnexpectedEof, true));
+        assert_eq!(env.inline(read).await, (*b"cde", ErrorKind::UnexpectedEof, true));
     });
 }

@@ -91,7 +91,7 @@ impl Model {
         self.nodes[node].seat.follow(&voters);
     }
 
-    /// A node takes in what those of `there` hand over.
+    /// A node applies what those of `there` hand over.
     fn take_over(&mut self, node: usize, there: &[usize]) {
         let sources = self.nodes[node].seat.sources(&name(node));
         let (voters, mut taken) = (self.nodes[node].seat.voters.clone(), BTreeMap::new());
@@ -244,7 +244,7 @@ fn a_vote_about_voters_that_were_decided_tells_them() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn no_two_maps_are_decided_whoever_comes_and_goes(
+    fn no_two_maps_are_decided_no_matter_who_comes_and_goes(
         steps in prop::collection::vec((0_usize..12, 0_usize..NODES, 0_usize..64), 0..250),
     ) {
         let mut model = Model::new();

@@ -209,7 +209,7 @@ async fn a_job_of_a_node_that_does_not_answer_is_not_taken_for_none() {
     let id = coordinator.reshard(&request).await.unwrap().remove(0).made.unwrap();
     cluster.cut(&[1]);
     let no_answer = |error: DatabaseError| {
-        let DatabaseError::Unavailable(ShardError::Away(why)) = error else { panic!("{error:?}") };
+        let DatabaseError::Unavailable(ShardError::NotExecuted(why)) = error else { panic!("{error:?}") };
         assert_eq!(why, "n2@h did not answer");
     };
     no_answer(coordinator.reshard_job(&id).await.unwrap_err());

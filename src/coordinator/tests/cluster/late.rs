@@ -5,13 +5,13 @@ use super::*;
 use crate::coordinator::node::serve::CopyService;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    BallotCall, CopyCall, CopyOp, EditText, JudgeCall, Refusal, WireError, decode, encode,
+    BallotCall, CopyCall, CopyOp, DecideCall, EditText, Refusal, WireError, decode, encode,
 };
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::document::draft::PreparedBody;
-use crate::shard::{Edit, EditOp, Judged, ShardError};
+use crate::shard::{AcceptedEdit, Edit, EditOp, ShardError};
 
 /// A database of `q` ranges with one copy, all on one of two nodes: that node, then the other.
 async fn on_one_of_two(q: u32) -> (Cluster, usize, usize) {
@@ -99,34 +99,34 @@ pub(in crate::coordinator::tests) async fn ask_as(
     service.answer(from, encode(&call), Duration::from_secs(60)).await.unwrap()
 }
 
-pub(in crate::coordinator::tests) fn judge(names: &[&str]) -> CopyOp {
+pub(in crate::coordinator::tests) fn decide(names: &[&str]) -> CopyOp {
     let edits = names.iter().map(|name| EditText::from(&edit(name))).collect();
-    CopyOp::Judge(Box::new(JudgeCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), doubtful: false }))
+    CopyOp::Decide(Box::new(DecideCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), in_doubt: false }))
 }
 
-type Sentence = Result<Vec<Result<Judged, Refusal>>, WireError>;
+type DecidedBy = Result<Vec<Result<AcceptedEdit, Refusal>>, WireError>;
 
 #[tokio::test]
 async fn a_call_that_comes_again_after_the_map_changed_is_answered_as_before() {
     let (cluster, at, to) = on_one_of_two(1).await;
-    let first = ask(&cluster, at, 0, 7, judge(&["a"])).await;
-    assert!(matches!(decode::<Sentence>(&first), Ok(Ok(judged)) if judged[0].is_ok()));
+    let first = ask(&cluster, at, 0, 7, decide(&["a"])).await;
+    assert!(matches!(decode::<DecidedBy>(&first), Ok(Ok(accepted)) if accepted[0].is_ok()));
     let begun = move_of(&cluster, at, to);
     follow(&cluster.db(at), |next| next.moves.push(begun)).await;
-    assert_eq!(ask(&cluster, at, 0, 7, judge(&["a"])).await, first);
-    let another = ask(&cluster, at, 0, 8, judge(&["b"])).await;
-    assert!(matches!(decode::<Sentence>(&another), Ok(Err(WireError::Moved))));
+    assert_eq!(ask(&cluster, at, 0, 7, decide(&["a"])).await, first);
+    let another = ask(&cluster, at, 0, 8, decide(&["b"])).await;
+    assert!(matches!(decode::<DecidedBy>(&another), Ok(Err(WireError::Moved))));
 }
 
 #[tokio::test]
-async fn a_judge_stores_all_of_a_call_or_says_that_nothing_was_done() {
+async fn a_primary_stores_all_of_a_call_or_says_that_nothing_was_done() {
     let (cluster, at, _) = on_one_of_two(2).await;
     let db = cluster.db(at);
     let names: Vec<String> = (0..8).map(|n| format!("d{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert!(names.iter().any(|name| db.range_of(&id(name)) != db.range_of(&id(names[0]))));
-    let answer = ask(&cluster, at, 0, 1, judge(&names)).await;
-    assert!(matches!(decode::<Sentence>(&answer), Ok(Err(WireError::Moved))));
+    let answer = ask(&cluster, at, 0, 1, decide(&names)).await;
+    assert!(matches!(decode::<DecidedBy>(&answer), Ok(Err(WireError::Moved))));
     for name in names {
         assert_eq!(body(&db, name).await, "!");
     }
@@ -184,7 +184,7 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
         MapRecord { moves: vec![stray], ..good.clone() },
     ];
     for places in bad {
-        assert!(matches!(db.follow(places.clone()).await, Err(ShardError::Away(_))), "{places:?}");
+        assert!(matches!(db.follow(places.clone()).await, Err(ShardError::NotExecuted(_))), "{places:?}");
         let mut record = db.known.shared(&db.context.node);
         record.set_places(places.clone());
         assert!(coordinator.adopt("other", record).await.is_err(), "{places:?}");

@@ -22,9 +22,9 @@ async fn a_node_that_leaves_maintenance_is_not_in_sync_before_it_has_met_all_oth
     set_maintenance(node, false).await;
     eventually(|| async { context.rank(&context.node) == Some(1) }).await;
     // What was compared before it left does not count, and one of the others is not enough.
-    assert!(others.iter().zip(before).all(|(other, begun)| !context.met(other, begun)));
+    assert!(others.iter().zip(before).all(|(other, begun)| !context.compared(other, begun)));
     eventually(|| async { context.in_sync.begin(&others[0]) == context.in_sync.begin(&others[1]) }).await;
-    assert!(!context.met(&others[0], context.in_sync.begin(&others[0])));
+    assert!(!context.compared(&others[0], context.in_sync.begin(&others[0])));
     assert_eq!(context.rank(&context.node), Some(1));
     cluster.deafen(&[]);
     cluster.settle().await;

@@ -106,7 +106,7 @@ async fn voters_are_not_named_while_one_that_is_there_does_not_hand_over_what_it
     cluster.remove(&[2, 3]);
     cluster.network.deaf.lock().unwrap().insert("n2@h".to_owned());
     let refused = coordinator.force_voters().await;
-    assert!(matches!(&refused, Err(ShardError::Silent(why)) if why.contains("n2@h")), "{refused:?}");
+    assert!(matches!(&refused, Err(ShardError::Indeterminate(why)) if why.contains("n2@h")), "{refused:?}");
     assert_eq!(coordinator.voters().0, first);
     cluster.network.deaf.lock().unwrap().clear();
     coordinator.force_voters().await.unwrap();

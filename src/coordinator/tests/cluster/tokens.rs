@@ -22,7 +22,7 @@ async fn one_ahead() -> (Cluster, Token) {
     let (db, before) = (cluster.db(0), copy(&cluster, 0).await);
     plant(&before, "a", &["1-a"], false).await;
     let own = db.own_copy(0).await.unwrap().unwrap();
-    let held = Held { only: false, marks: vec![Mark::of(own.standing())] };
+    let held = Held { only: false, marks: vec![Mark::of(own.replica_position())] };
     let token = Token::of("db", db.instance(), [WrittenTo { range: db.map().range(0), held }]);
     (cluster, token)
 }
@@ -116,7 +116,7 @@ async fn a_read_that_cannot_be_as_new_as_its_token_fails_and_one_that_can_again_
     cluster.heal().await;
     // What another copy has read of the first one is as good as that.
     let has = || async { own_leaves(&cluster.db(1), "a").await.len() == 1 };
-    cluster.nodes[1].coordinator.context().missed("db");
+    cluster.nodes[1].coordinator.context().lagging("db");
     eventually(has).await;
     cluster.cut(&[0]);
     let floor = floor(&cluster, 1, &token).await.unwrap();

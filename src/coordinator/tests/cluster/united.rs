@@ -25,15 +25,15 @@ impl Cluster {
         self.nodes[at].coordinator.known(DB).map(|known| known.instance.clone())
     }
 
-    async fn stand_aside(&self, at: usize) -> usize {
-        self.nodes[at].coordinator.asides(DB).await.unwrap().len()
+    async fn are_superseded(&self, at: usize) -> usize {
+        self.nodes[at].coordinator.superseded(DB).await.unwrap().len()
     }
 
-    /// Waits until the copy of every node holds a document, and nothing stands aside.
+    /// Waits until the copy of every node holds a document, and no instance is superseded.
     async fn united(&self, document: &str) {
         for at in 0..self.nodes.len() {
             eventually(|| async {
-                self.stand_aside(at).await == 0 && !own_leaves(&self.db(at), document).await.is_empty()
+                self.are_superseded(at).await == 0 && !own_leaves(&self.db(at), document).await.is_empty()
             })
             .await;
         }
@@ -59,7 +59,7 @@ async fn what_was_written_to_a_database_that_gives_way_while_it_is_made_is_kept(
     cluster.united("d").await;
 }
 
-/// The mark of a database that became part of another one was taken for that of a deletion by whoever heard of it.
+/// The mark of a database that became part of another one was taken for that of a deletion by the one that heard of it.
 #[tokio::test]
 async fn what_a_node_wrote_alone_is_kept_where_the_others_gave_its_database_up() {
     let cluster = Cluster::new(3).await;
@@ -76,7 +76,7 @@ async fn what_a_node_wrote_alone_is_kept_where_the_others_gave_its_database_up()
 }
 
 #[tokio::test]
-async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
+async fn superseded_instances_stays_until_a_majority_has_it_and_over_a_restart() {
     let mut cluster = Cluster::new(3).await;
     cluster.create(0, 2, 3).await.unwrap();
     cluster.cut(&[1, 2]);
@@ -86,11 +86,11 @@ async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
     }
     let older = cluster.older(0);
     cluster.nodes[0].coordinator.adopt(DB, older.clone()).await.unwrap();
-    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
-    assert_eq!(cluster.stand_aside(0).await, 1);
+    assert!(cluster.nodes[0].coordinator.merge_all_superseded().await.is_err());
+    assert_eq!(cluster.are_superseded(0).await, 1);
     cluster.nodes[0].coordinator = cluster.nodes[0].world.join(&cluster.nodes[0].end).await;
-    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
-    assert_eq!(cluster.stand_aside(0).await, 1);
+    assert!(cluster.nodes[0].coordinator.merge_all_superseded().await.is_err());
+    assert_eq!(cluster.are_superseded(0).await, 1);
     cluster.heal().await;
     cluster.united("d").await;
     cluster.united("e").await;
@@ -98,24 +98,24 @@ async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
     assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
 }
 
-fn is_damaged(poured: Result<(), WriteError>) -> bool {
-    matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
+fn is_damaged(merged: Result<(), WriteError>) -> bool {
+    matches!(merged, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
 }
 
-/// Nothing was written of any database that stands aside, and the node was taken for one that is in sync.
+/// Nothing was written of any superseded instance, and the node was taken for one that is in sync.
 #[tokio::test]
-async fn what_stands_aside_under_a_record_that_cannot_be_read_keeps_nothing_else_from_being_written() {
+async fn superseded_instances_under_a_record_that_cannot_be_read_keeps_nothing_else_from_being_written() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     cluster.cut(&[1, 2]);
     let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
     write(&cluster.db(0), "d", "{}", None).await.unwrap();
-    spoil(world, record::aside_key(DB, &"0".repeat(32)), Some(b"{".to_vec())).await;
+    spoil(world, record::superseded_key(DB, &"0".repeat(32)), Some(b"{".to_vec())).await;
     coordinator.adopt(DB, cluster.older(0)).await.unwrap();
-    assert!(!is_damaged(coordinator.pour_all().await), "nobody else is there");
+    assert!(!is_damaged(coordinator.merge_all_superseded().await), "nobody else is there");
     cluster.cut(&[]);
-    eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
-    assert_eq!(cluster.stand_aside(0).await, 1, "the one that cannot be read");
+    eventually(|| async { is_damaged(coordinator.merge_all_superseded().await) }).await;
+    assert_eq!(cluster.are_superseded(0).await, 1, "the one that cannot be read");
     eventually(|| async { coordinator.context().rank(&coordinator.context().node) == Some(0) }).await;
     assert_eq!(body(&cluster.db(0), "d").await, "{}");
 }
@@ -135,8 +135,8 @@ async fn stays_with_damage(kind: u8, value: &[u8]) -> Cluster {
     spoil(world, keys[0].clone(), Some(value.to_vec())).await;
     coordinator.adopt(DB, cluster.older(0)).await.unwrap();
     cluster.cut(&[]);
-    eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
-    assert_eq!(cluster.stand_aside(0).await, 1);
+    eventually(|| async { is_damaged(coordinator.merge_all_superseded().await) }).await;
+    assert_eq!(cluster.are_superseded(0).await, 1);
     // All that can be read is written: it is in sync all the same.
     eventually(|| async { coordinator.context().rank(&coordinator.context().node) == Some(0) }).await;
     for name in ["bad", "good"] {
@@ -152,21 +152,21 @@ async fn local(cluster: &Cluster, name: &str) -> Option<LocalDocument> {
 
 /// Neither it nor any behind it was written.
 #[tokio::test]
-async fn what_stands_aside_stays_with_a_local_document_that_cannot_be_read() {
+async fn superseded_instances_stays_with_a_local_document_that_cannot_be_read() {
     let cluster = stays_with_damage(b'l', &[0xff; 3]).await;
     assert!(local(&cluster, "_local/bad").await.is_none() && local(&cluster, "_local/good").await.is_some());
 }
 
-/// The leaf was passed over, and what stood aside was dropped with it.
+/// The leaf was passed over, and the superseded instance was dropped with it.
 #[tokio::test]
-async fn what_stands_aside_stays_with_a_leaf_that_cannot_be_read() {
+async fn superseded_instances_stays_with_a_leaf_that_cannot_be_read() {
     let cluster = stays_with_damage(b'b', b"\x01\x00{x}").await;
     assert!(local(&cluster, "_local/bad").await.is_some());
 }
 
 /// Nothing behind the row was written.
 #[tokio::test]
-async fn what_stands_aside_with_a_row_of_changes_that_cannot_be_read_is_found_by_its_ids() {
+async fn superseded_instances_with_a_row_of_changes_that_cannot_be_read_is_found_by_its_ids() {
     let cluster = stays_with_damage(b's', &[0xff; 3]).await;
     assert!(local(&cluster, "_local/good").await.is_some());
 }
@@ -195,22 +195,22 @@ async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damage
     damaged[400_000] ^= 1;
     std::fs::write(&file, damaged).unwrap();
     cluster.network.calls.store(0, Ordering::Relaxed);
-    let poured = cluster.db(0).pour(&from).await;
-    assert!(is_damaged(poured));
+    let merged = cluster.db(0).merge_superseded(&from).await;
+    assert!(is_damaged(merged));
     let calls = cluster.network.calls.load(Ordering::Relaxed);
     assert!(calls < 100, "{calls} calls");
     assert_eq!(own_leaves(&cluster.db(0), "many").await.len(), 100);
     assert_eq!(own_leaves(&cluster.db(0), "attached").await, ["1-a"]);
 }
 
-/// The answer was 404, though the judge had stored it.
+/// The answer was 404, though the primary had stored it.
 #[tokio::test]
-async fn a_write_whose_database_gives_way_behind_a_silent_judge_is_not_answered_as_if_nothing_was_written() {
+async fn a_write_whose_database_gives_way_behind_a_silent_primary_is_not_answered_as_if_nothing_was_written() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
-    let judges = cluster.db(0).nodes_of(0);
-    let writer = cluster.network.names.iter().position(|name| **name == *judges[1]).unwrap();
-    cluster.network.mute.lock().unwrap().insert(judges[0].to_string());
+    let primaries = cluster.db(0).nodes_of(0);
+    let writer = cluster.network.names.iter().position(|name| **name == *primaries[1]).unwrap();
+    cluster.network.mute.lock().unwrap().insert(primaries[0].to_string());
     let db = cluster.db(writer);
     // So it is closed when it goes.
     copy(&cluster, writer).await.close();
@@ -233,7 +233,7 @@ async fn what_others_hold_counts_where_the_copy_of_the_node_that_was_asked_is_go
 
 /// A snapshot of all databases left out one whose name went over to another one meanwhile, or took what was not filled.
 #[tokio::test]
-async fn a_snapshot_of_a_node_has_no_database_without_what_stands_aside_for_it() {
+async fn a_snapshot_of_a_node_has_no_database_without_superseded_instances_for_it() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let Node { world, coordinator, .. } = &cluster.nodes[0];
@@ -254,24 +254,24 @@ async fn a_snapshot_of_a_node_has_no_database_without_what_stands_aside_for_it()
 
 /// A check took its shards for strangers, and a dump said nothing of what it left out.
 #[tokio::test]
-async fn what_stands_aside_is_checked_with_its_database_and_named_by_a_dump() {
+async fn superseded_instances_is_checked_with_its_database_and_named_by_a_dump() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     cluster.cut(&[1, 2]);
     write(&cluster.db(0), "d", "{}", None).await.unwrap();
     cluster.nodes[0].coordinator.adopt(DB, cluster.older(0)).await.unwrap();
-    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err(), "nobody else is there");
+    assert!(cluster.nodes[0].coordinator.merge_all_superseded().await.is_err(), "nobody else is there");
     let report = check(&cluster.nodes[0].world.storage).await.unwrap();
     assert_eq!((report.databases, report.findings), (1, Vec::new()));
     assert!(report.documents >= 1, "{}", report.documents);
     let (mut out, mut left_out) = (Vec::new(), Vec::new());
     dump(&cluster.db(0), &mut out, &mut |what| left_out.push(what)).await.unwrap();
-    assert_eq!(left_out, [LeftOut::Aside]);
+    assert_eq!(left_out, [LeftOut::Superseded]);
 }
 
 /// What was left of the range that was split brought it back.
 #[tokio::test]
-async fn what_was_purged_behind_a_split_does_not_come_back_from_what_stands_aside() {
+async fn what_was_purged_behind_a_split_does_not_come_back_from_superseded_instances() {
     let cluster = Cluster::new(2).await;
     cluster.create(0, 1, 2).await.unwrap();
     let purged = write(&cluster.db(0), "purged", "{}", Some(2)).await.unwrap().rev;
@@ -304,7 +304,7 @@ async fn a_node_whose_copies_begin_anew_while_they_are_filled_is_not_in_sync() {
 }
 
 #[tokio::test]
-async fn a_node_is_not_in_sync_while_anything_stands_aside() {
+async fn a_node_is_not_in_sync_while_an_instance_is_superseded() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     write(&cluster.db(0), "d", "{}", Some(3)).await.unwrap();
@@ -312,7 +312,7 @@ async fn a_node_is_not_in_sync_while_anything_stands_aside() {
     // The others know the older one already, and cannot be reached.
     cluster.deafen(&["n2@h", "n3@h"]);
     cluster.nodes[0].coordinator.adopt(DB, older).await.unwrap();
-    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
+    assert!(cluster.nodes[0].coordinator.merge_all_superseded().await.is_err());
     assert_eq!((context.rank(&context.node), context.in_sync.is(context.env.now())), (Some(1), true));
     cluster.deafen(&[]);
     cluster.united("d").await;
@@ -320,7 +320,7 @@ async fn a_node_is_not_in_sync_while_anything_stands_aside() {
 }
 
 #[tokio::test]
-async fn what_stands_aside_goes_with_its_own_database_or_the_one_of_its_name_and_no_other() {
+async fn superseded_instances_goes_with_its_own_database_or_the_one_of_its_name_and_no_other() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     cluster.cut(&[1, 2]);
@@ -329,16 +329,16 @@ async fn what_stands_aside_goes_with_its_own_database_or_the_one_of_its_name_and
     coordinator.adopt(DB, older.clone()).await.unwrap();
     for stranger in ["0", "f"] {
         assert!(coordinator.remove(DB, Some(&stranger.repeat(32))).await.unwrap().is_empty());
-        assert_eq!(cluster.stand_aside(0).await, 1);
+        assert_eq!(cluster.are_superseded(0).await, 1);
     }
     coordinator.remove(DB, Some(&first)).await.unwrap();
-    assert_eq!((cluster.stand_aside(0).await, cluster.instance(0)), (0, Some(older.instance.clone())));
+    assert_eq!((cluster.are_superseded(0).await, cluster.instance(0)), (0, Some(older.instance.clone())));
     let second = Record { instance: "5".repeat(32), created_s: older.created_s - 60, ..older.clone() };
     write(&cluster.db(0), "e", "{}", None).await.unwrap();
     coordinator.adopt(DB, second.clone()).await.unwrap();
-    assert_eq!(cluster.stand_aside(0).await, 1);
+    assert_eq!(cluster.are_superseded(0).await, 1);
     assert_eq!(coordinator.remove(DB, Some(&second.instance)).await.unwrap(), [second.instance]);
-    assert_eq!((cluster.stand_aside(0).await, cluster.instance(0)), (0, None));
+    assert_eq!((cluster.are_superseded(0).await, cluster.instance(0)), (0, None));
 }
 
 #[tokio::test]
@@ -357,7 +357,7 @@ async fn a_deletion_ends_what_became_part_of_the_database_on_nodes_that_were_awa
     }
 }
 
-/// They were judged where they were written: a function of the other database refused them, and they were dropped.
+/// They were decided where they were written: a function of the other database refused them, and they were dropped.
 #[tokio::test]
 async fn no_validation_function_drops_what_was_acknowledged() {
     let cluster = Cluster::new(3).await;
@@ -393,7 +393,7 @@ async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String
         node.coordinator.adopt(DB, older.clone()).await.unwrap();
     }
     for (at, name) in cluster.network.names.iter().enumerate() {
-        eventually(|| async { cluster.stand_aside(at).await == 0 }).await;
+        eventually(|| async { cluster.are_superseded(at).await == 0 }).await;
         if nodes.contains(name) {
             eventually(|| async { own_leaves(&cluster.db(at), "d").await.len() == 1 }).await;
         }

@@ -1,6 +1,6 @@
 //! A selector as a query of a text index, in the words that `_explain` shows.
 //!
-//! The query finds all that the selector matches and sometimes more: documents are judged by the selector, too.
+//! The query finds all that the selector matches and sometimes more: the selector is applied to documents, too.
 
 use std::collections::BTreeSet;
 

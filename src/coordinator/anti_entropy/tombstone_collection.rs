@@ -1,0 +1,363 @@
+//! Tombstone collection in rounds, where `[settee] tombstone_days` asks for it; 0 keeps tombstones for ever.
+//!
+//! Every replica keeps marks: its position at some time. Once a mark is old enough, so is every tombstone before it.
+//! The first node in the order of primaries of a range proposes a round: some of these tombstones. All replicas must be
+//! in reach and in sync, have had the tombstones for as long themselves, and write the round down. The proposer then
+//! waits until everything that was sent before has arrived, asks all replicas again, because they may have moved, reads
+//! each of them from beginning to end, and collects the tombstones, which decides the round. The other replicas are
+//! told, and collect the tombstones when they have read all replicas, too (`collection_horizon`). Tombstones beside
+//! other leaves stay, and so do those of design documents.
+//!
+//! Nothing here runs, is read or is sent while the setting is 0. What was collected before stays collected.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::context::age;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::message::{decode, encode};
+use crate::coordinator::replica::range_copy::OwnCopy;
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::limits;
+use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
+use crate::storage::{Direction, StorageError};
+use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
+
+/// How far a copy was looked through for what to collect, kept with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Marks {
+    /// A position, and the time at which the copy stood there, in milliseconds by the wall clock.
+    position: u64,
+    at_ms: u64,
+    /// What is up to this position is old enough.
+    #[serde(default)]
+    aged: u64,
+    /// Tombstones up to this position were collected, or are not to be.
+    scanned: u64,
+}
+
+/// The value of the copy that holds it.
+const NAME: &str = "forgetting";
+
+/// A range of a database.
+type Place = (String, usize);
+
+/// A round that all copies have written down and that is not decided.
+#[derive(Clone, Debug)]
+struct Open {
+    place: Place,
+    /// The version of the map.
+    version: u64,
+    round: Round,
+    /// The tombstones that go with it are all up to this position.
+    upto: u64,
+}
+
+impl Coordinator {
+    /// Starts the task that collects what is old enough, once there is to be such; it ends with the coordinator.
+    pub(in crate::coordinator) fn keep_collecting(self: &Arc<Self>) {
+        if age(self.config()).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
+            self.env().spawn(keep_collecting(Arc::downgrade(self)));
+        }
+    }
+
+    fn places_of(&self, names: &[String]) -> Vec<Place> {
+        let ranges = |name: &String| {
+            let ranges = self.database(name).map(|database| database.ranges()).unwrap_or_default();
+            let name = name.clone();
+            ranges.into_iter().map(move |range| (name.clone(), range))
+        };
+        names.iter().flat_map(ranges).collect()
+    }
+
+    /// Has copies write down what is old enough, in some ranges; those where all have.
+    async fn propose_in(&self, places: Vec<Place>, age: Duration) -> Vec<Open> {
+        let look = |place: Place| async move {
+            let database = self.database(&place.0).ok()?;
+            told(&place, database.propose_round(place.1, age).await).flatten()
+        };
+        let open: Vec<Option<Open>> =
+            stream::iter(places.into_iter().map(look)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
+        open.into_iter().flatten().collect()
+    }
+
+    /// Decides rounds; those ranges where that was done.
+    async fn decide_all(&self, open: Vec<Open>) -> Vec<Place> {
+        let decide = |open: Open| async move {
+            let database = self.database(&open.place.0).ok()?;
+            told(&open.place, database.decide(&open).await).filter(|done| *done).map(|_| open.place)
+        };
+        let done: Vec<Option<Place>> =
+            stream::iter(open.into_iter().map(decide)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
+        done.into_iter().flatten().collect()
+    }
+}
+
+/// What came of a range; where it failed, that is said.
+fn told<T>((database, range): &Place, done: Result<T, ShardError>) -> Option<T> {
+    match done {
+        Ok(done) => Some(done),
+        Err(ShardError::Dropped | ShardError::Moved) => None,
+        Err(error) => {
+            tracing::info!(database, range, %error, "nothing is forgotten for now");
+            None
+        }
+    }
+}
+
+async fn keep_collecting(weak: Weak<Coordinator>) {
+    let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
+    let (env, config, mut news) = (context.env.clone(), context.config.clone(), context.config.watch());
+    drop(context);
+    loop {
+        news.borrow_and_update();
+        let Some(age) = age(&config) else {
+            match news.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
+        };
+        drop(env.timeout(limits::FORGET_PAUSE.min(age), news.changed()).await);
+        if weak.upgrade().is_none() {
+            return;
+        }
+        sweep(&weak, age).await;
+    }
+}
+
+/// Looks through all databases for what is to be collected, many of them at a time: what was proposed waits together.
+pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, age: Duration) {
+    let Some(coordinator) = weak.upgrade() else { return };
+    let env = coordinator.env().clone();
+    let names: Vec<String> = coordinator.all_known().into_iter().map(|(name, _)| name).collect();
+    drop(coordinator);
+    for names in names.chunks(limits::FORGET_DATABASES) {
+        let Some(coordinator) = weak.upgrade() else { return };
+        let mut places = coordinator.places_of(names);
+        drop(coordinator);
+        for _ in 0..limits::FORGET_ROUNDS {
+            let Some(coordinator) = weak.upgrade() else { return };
+            let open = coordinator.propose_in(places, age).await;
+            // Nobody keeps the coordinator while this waits.
+            drop(coordinator);
+            if open.is_empty() {
+                break;
+            }
+            env.sleep(limits::FORGET_SETTLE.min(age)).await;
+            let Some(coordinator) = weak.upgrade() else { return };
+            places = coordinator.decide_all(open).await;
+        }
+    }
+}
+
+impl Database {
+    /// Has all copies of a range write down some tombstones that are old enough, if that is this node's to propose.
+    async fn propose_round(&self, range: usize, age: Duration) -> Result<Option<Open>, ShardError> {
+        let layout = self.layout();
+        let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(None) };
+        let own = own.in_background();
+        if own.shard.state().await?.markers > 0 {
+            match layout.is_alone(range) {
+                true => own.shard.note_taken(&self.context.node, &Horizon::default(), Vec::new()).await?,
+                // They go when the others were read again.
+                false => self.context.pull_soon(&self.name),
+            }
+        }
+        // Every copy keeps marks, for it is asked whether it has had the tombstones for long enough.
+        let marks = self.marks(&own, age).await?;
+        if marks.scanned >= marks.aged || !self.may_propose(&layout, range).await? {
+            return Ok(None);
+        }
+        let (tombstones, upto) = aged(&own, marks).await?;
+        if tombstones.is_empty() {
+            store(&own, Marks { scanned: upto, ..marks }).await?;
+            return Ok(None);
+        }
+        let number = own.shard.told().await?.done.last(&self.context.node).number + 1;
+        let proposal = Proposal::new(Round { number, id: self.context.env.random_u64() }, tombstones);
+        let (round, version) = (proposal.round, layout.placed.version);
+        let remote = |node: &Arc<str>| RemoteCopy::new(&self.target, range, node).in_background();
+        let asked: Vec<RemoteCopy> = self.asked(&layout, range).iter().map(remote).collect();
+        for remote in &asked {
+            // A node of an older version is found out before anything is written down that it would have to know of.
+            remote.collected().await?;
+        }
+        if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
+            return Ok(None);
+        }
+        for remote in &asked {
+            match remote.propose(proposal.clone()).await? {
+                WrittenDown::Done => {}
+                WrittenDown::NotOldEnough => {
+                    sometimes("cluster: tombstones were not old enough on another copy");
+                    return Ok(None);
+                }
+                WrittenDown::Refused => {
+                    // It may have missed the round before.
+                    self.context.lagging(&self.name);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(Open { place: (self.name.clone(), range), version, round, upto }))
+    }
+
+    /// The nodes of the other copies of a range, all of which are to write down what is to be collected.
+    fn asked(&self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
+        let is_asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || self.context.rank(node) == Some(0);
+        self.others_of(layout, range).into_iter().filter(is_asked).collect()
+    }
+
+    /// Decides a round, if it stands at all copies; answers whether it does. Each was read from beginning to end then,
+    /// behind where it wrote the round down.
+    async fn decide(&self, open: &Open) -> Result<bool, ShardError> {
+        let (layout, range, me) = (self.layout(), open.place.1, &*self.context.node);
+        let stands = layout.placed.version == open.version && self.may_propose(&layout, range).await?;
+        let Some(own) = self.own_copy_by(&layout, range).await?.filter(|_| stands) else { return Ok(false) };
+        let own = own.in_background();
+        if !own.shard.confirm_round(me, open.round).await? {
+            return Ok(false);
+        }
+        let asked = self.asked(&layout, range);
+        for node in &asked {
+            let remote = RemoteCopy::new(&self.target, range, node).in_background();
+            if !remote.confirm_round(open.round).await? {
+                return Ok(false);
+            }
+        }
+        for node in &asked {
+            self.pull_copy(range, node).await?;
+        }
+        if open.version != self.layout().placed.version {
+            return Ok(false);
+        }
+        let done = own.shard.told().await?.done.with(me, open.round);
+        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
+        if !own.shard.collect(&done, &asked).await?.horizon.covers(&done) {
+            return Ok(false);
+        }
+        let marks = read_marks(&own).await?;
+        store(&own, Marks { scanned: open.upto.max(marks.scanned), ..marks }).await?;
+        sometimes("cluster: tombstones were forgotten");
+        self.context.lagging(&self.name);
+        Ok(true)
+    }
+
+    /// Whether this node is the first in the order of primaries of the range, all copies of it are there and in sync,
+    /// and none moves.
+    async fn may_propose(&self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
+        let nodes = layout.primaries(range, &self.context.node);
+        let is_quiet = layout.placed.version == self.layout().placed.version
+            && layout.map.is_live(range)
+            && layout.placed.move_of(range).is_none();
+        let is_mine = nodes.first() == Some(&self.context.node);
+        let is_there = |node: &Arc<str>| self.context.rank(node) == Some(0);
+        let are_there = || mutated(Mutation::ForgetEarly) || nodes.iter().all(is_there);
+        Ok(is_mine && is_quiet && are_there() && self.children(range).await?.is_none())
+    }
+
+    /// The position of a copy up to which it has had everything for long enough to collect it.
+    pub(in crate::coordinator) async fn aged_up_to(&self, own: &OwnCopy) -> Result<u64, ShardError> {
+        Ok(match age(&self.context.config) {
+            Some(age) => self.marks(own, age).await?.aged,
+            None => read_marks(own).await?.aged.min(own.replica_position().position),
+        })
+    }
+
+    /// The marks of a copy as of now, with a new one where the last one is old enough.
+    async fn marks(&self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
+        let stored = read_marks(own).await?;
+        let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
+        let marks = stored.at(now_ms, own.replica_position().position, age);
+        if marks != stored {
+            store(own, marks).await?;
+        }
+        Ok(marks)
+    }
+}
+
+impl Marks {
+    /// They at a time, where the copy stands at a position.
+    fn at(self, now_ms: u64, here: u64, age: Duration) -> Marks {
+        let mut marks = Marks { aged: self.aged.min(here), scanned: self.scanned.min(here), ..self };
+        // A clock that went back, or a position that this disk never reached, say nothing.
+        let is_void = marks.at_ms > now_ms || marks.position > here;
+        let is_old = !is_void && u128::from(now_ms - marks.at_ms) >= age.as_millis();
+        if is_old {
+            marks.aged = marks.position;
+        }
+        if is_void || is_old && here > marks.position {
+            (marks.position, marks.at_ms) = (here, now_ms);
+        }
+        marks
+    }
+}
+
+async fn read_marks(own: &OwnCopy) -> Result<Marks, ShardError> {
+    let stored = own.shard.meta_get(NAME).await?;
+    let read = |bytes: Vec<u8>| decode(&bytes).map_err(|why| StorageError::Corrupt(format!("marks: {why}")));
+    Ok(stored.map(read).transpose()?.unwrap_or_default())
+}
+
+async fn store(own: &OwnCopy, marks: Marks) -> Result<(), ShardError> {
+    own.shard.meta_put(NAME, Some(encode(&marks).to_vec())).await
+}
+
+/// The next tombstones that are old enough and stand alone, as many as make a round; and up to where those are all.
+async fn aged(own: &OwnCopy, marks: Marks) -> Result<(Vec<Tombstone>, u64), ShardError> {
+    let most = fewer("forget: one tombstone at a time", limits::FORGET_ROUND);
+    let (mut out, mut scanned, mut bytes) = (Vec::new(), marks.scanned, 0);
+    while scanned < marks.aged {
+        let page = own.shard.changes(scanned, Direction::Forward, limits::PAGE_ROWS).await?;
+        let is_end = page.rows.is_empty();
+        for row in page.rows {
+            if row.seq > marks.aged || out.len() >= most || bytes >= limits::FORGET_ROUND_BYTES {
+                let end = if row.seq > marks.aged { marks.aged } else { scanned };
+                return Ok((out, end));
+            }
+            scanned = row.seq;
+            bytes += row.id.as_str().len();
+            out.extend(alone(row));
+        }
+        if is_end {
+            break;
+        }
+    }
+    Ok((out, marks.aged))
+}
+
+/// The tombstone that is the only leaf of a document.
+fn alone(row: ChangeRow) -> Option<Tombstone> {
+    let ChangeRow { id, mut leaves, .. } = row;
+    match leaves.pop() {
+        Some((rev, true)) if leaves.is_empty() && !id.is_design() => Some((id, rev)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn what_a_copy_had_at_a_mark_is_old_once_that_is() {
+        let marks = Marks::default().at(1000, 5, AGE);
+        assert_eq!(marks, Marks { position: 5, at_ms: 1000, aged: 0, scanned: 0 });
+        assert_eq!(marks.at(1099, 9, AGE), marks);
+        let marks = marks.at(1100, 9, AGE);
+        assert_eq!(marks, Marks { position: 9, at_ms: 1100, aged: 5, scanned: 0 });
+        assert_eq!(marks.at(1200, 9, AGE), Marks { aged: 9, ..marks }, "nothing came since");
+        let marks = Marks { scanned: 5, ..marks };
+        assert_eq!(marks.at(900, 9, AGE), Marks { at_ms: 900, ..marks }, "the clock went back");
+        let restored = Marks { position: 3, at_ms: 1150, aged: 3, scanned: 3 };
+        assert_eq!(marks.at(1150, 3, AGE), restored, "it was at that position never");
+    }
+}

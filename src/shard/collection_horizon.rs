@@ -1,0 +1,202 @@
+//! The rules by which the copies of a range agree on what to collect. Pure; `tests/collection_horizon.rs` is a model of
+//! copies that go by them.
+//!
+//! Tombstones are collected in rounds. The one that proposes one has every copy write down, durably, which tombstones
+//! it is about and that it knows them all ([`CollectionLog::propose`]); then collects them itself, which decides the
+//! round, and tells the others. A copy that sees a round done elsewhere which it has written down does it, too; one
+//! that has not written it down is restored from an old backup, and must not be read by the others until it gave up
+//! what they all lack. Rounds of different proposers do not depend on each other, so that there is no order to agree
+//! on.
+//!
+//! What an old copy discards is bounded by how far others have read it. So a copy collects only when it has read each
+//! other one from beginning to end since all had written that down ([`CollectionLog::note_read`]): what an older state
+//! of that one holds of the tombstones is behind such a point then.
+//!
+//! More rules are the caller's, and the model shows that each is needed. A copy that has neither done nor written down
+//! what another one has done is not pulled from by that one. Reads do not bring to a copy that collected anything what
+//! it lacks. What a copy collected it keeps as a collection marker until it has applied every other copy behind that
+//! round: who writes the document again builds upon the tombstone as before, for where it is still built upon, the same
+//! words at the root would be what was deleted. What an old copy applies before it has met all others is as old as
+//! what it had. And a copy writes down only what it has had for long enough itself, for those who read its feed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// A round of a proposer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Round {
+    /// One more than that of the round before.
+    pub number: u64,
+    /// Drawn: a proposer that was restored from a backup may give a number again.
+    pub id: u64,
+}
+
+/// The last round of each proposer that a copy has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Horizon {
+    rounds: BTreeMap<String, Round>,
+}
+
+impl Horizon {
+    /// The last round of a proposer.
+    pub fn last(&self, by: &str) -> Round {
+        self.rounds.get(by).copied().unwrap_or_default()
+    }
+
+    /// Whether nothing was ever collected.
+    pub fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
+    /// Whether all that `other` collected was collected here.
+    pub fn covers(&self, other: &Horizon) -> bool {
+        // Two rounds of one number are of a proposer that was restored from a backup: who has done one knows nothing of
+        // the other.
+        let has = |last: Round, round: Round| last.number > round.number || last == round;
+        other.rounds.iter().all(|(by, round)| has(self.last(by), *round))
+    }
+
+    /// The same with one more round: what is known where that was decided.
+    #[must_use]
+    pub fn with(&self, by: &str, round: Round) -> Horizon {
+        let mut out = self.clone();
+        out.reach(by, round);
+        out
+    }
+
+    fn reach(&mut self, by: &str, round: Round) {
+        if self.last(by).number <= round.number {
+            self.rounds.insert(by.to_owned(), round);
+        }
+    }
+}
+
+/// What a copy has written down of a round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal<T> {
+    /// Which one.
+    pub round: Round,
+    /// The tombstones that go with it: all of them were here.
+    pub tombstones: Vec<T>,
+    /// The number of the copy's last body when it wrote this down. A tombstone that was stored later is another one,
+    /// if it has the same name. Each copy notes its own.
+    #[serde(default)]
+    pub body: u64,
+    /// Nodes whose copies were read from beginning to end since all had written it down; `None`: as far as known here
+    /// some have not.
+    #[serde(default)]
+    pub read: Option<BTreeSet<String>>,
+}
+
+impl<T> Proposal<T> {
+    /// A new one.
+    pub fn new(round: Round, tombstones: Vec<T>) -> Proposal<T> {
+        Proposal { round, tombstones, body: 0, read: None }
+    }
+}
+
+/// What a copy keeps about rounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectionLog<T> {
+    /// What was done.
+    pub horizon: Horizon,
+    /// What was written down and not done, by proposer.
+    proposals: BTreeMap<String, Proposal<T>>,
+}
+
+impl<T> Default for CollectionLog<T> {
+    fn default() -> CollectionLog<T> {
+        CollectionLog { horizon: Horizon::default(), proposals: BTreeMap::new() }
+    }
+}
+
+impl<T> CollectionLog<T> {
+    /// Writes a proposal down, in place of one that its proposer gave up; answers whether it did: only the next round
+    /// of a proposer is. The caller has seen that the copy knows all the tombstones.
+    pub fn propose(&mut self, by: &str, proposal: Proposal<T>) -> bool {
+        let is_next = self.horizon.last(by).number.checked_add(1) == Some(proposal.round.number);
+        if is_next {
+            self.proposals.insert(by.to_owned(), proposal);
+        }
+        is_next
+    }
+
+    /// What is done, and what was written down beside it: a copy that this does not cover another one's collection
+    /// horizon by is an old one.
+    pub fn promised(&self) -> Horizon {
+        let mut out = self.horizon.clone();
+        self.proposals.iter().for_each(|(by, proposal)| out.reach(by, proposal.round));
+        out
+    }
+
+    /// Notes that all copies have written a round down; false where it does not stand here.
+    pub fn confirm(&mut self, by: &str, round: Round) -> bool {
+        let Some(proposal) = self.proposals.get_mut(by).filter(|proposal| proposal.round == round) else {
+            return false;
+        };
+        proposal.read.get_or_insert_default();
+        true
+    }
+
+    /// Notes of rounds that were done somewhere that all copies have written them down.
+    pub fn confirm_done(&mut self, done: &Horizon) {
+        let is_done = |(by, proposal): &(&String, &mut Proposal<T>)| done.last(by) == proposal.round;
+        for (_, proposal) in self.proposals.iter_mut().filter(is_done) {
+            proposal.read.get_or_insert_default();
+        }
+    }
+
+    /// The proposals that all copies have written down, as far as known here.
+    pub fn confirmed(&self) -> BTreeSet<Round> {
+        self.proposals.values().filter(|proposal| proposal.read.is_some()).map(|proposal| proposal.round).collect()
+    }
+
+    /// Notes that the copy of a node was read from beginning to end since all had written down these rounds; or that it
+    /// is an old one, of which nothing can be read before it has met those who collected.
+    pub fn note_read(&mut self, node: &str, rounds: &BTreeSet<Round>) {
+        for proposal in self.proposals.values_mut().filter(|proposal| rounds.contains(&proposal.round)) {
+            proposal.read.get_or_insert_default().insert(node.to_owned());
+        }
+    }
+
+    /// A proposal that is a round of `done`, if all of `others` were read since it was written down by all: the caller
+    /// collects its tombstones, and calls [`CollectionLog::finish`] with the last of them.
+    pub fn ready(&mut self, done: &Horizon, others: &[String]) -> Option<(String, &mut Proposal<T>)> {
+        let is_read = |proposal: &Proposal<T>| match &proposal.read {
+            Some(read) => others.iter().all(|other| read.contains(other)),
+            None => others.is_empty(),
+        };
+        let mut open = self.proposals.iter_mut();
+        let found = open.find(|(by, proposal)| done.last(by) == proposal.round && is_read(proposal));
+        found.map(|(by, proposal)| (by.clone(), proposal))
+    }
+
+    /// Counts a proposal as done.
+    pub fn finish(&mut self, by: &str) {
+        if let Some(proposal) = self.proposals.remove(by) {
+            self.horizon.reach(by, proposal.round);
+        }
+    }
+
+    /// The proposals by their proposers.
+    pub fn open(&self) -> &BTreeMap<String, Proposal<T>> {
+        &self.proposals
+    }
+
+    /// Writes down what another copy has written down, unless something later of that proposer is here. The caller has
+    /// applied that copy, and seen that this one knows all the tombstones.
+    pub fn take_over(&mut self, by: &str, proposal: Proposal<T>) {
+        let is_later = |own: &Proposal<T>| own.round.number >= proposal.round.number;
+        if !self.proposals.get(by).is_some_and(is_later) {
+            self.propose(by, proposal);
+        }
+    }
+
+    /// Counts rounds as done of which nothing is here any more. Proposals that cannot be done any more go.
+    pub fn adopt(&mut self, done: &Horizon) {
+        done.rounds.iter().for_each(|(by, round)| self.horizon.reach(by, *round));
+        let horizon = &self.horizon;
+        self.proposals.retain(|by, proposal| horizon.last(by).number < proposal.round.number);
+    }
+}
