@@ -1,6 +1,7 @@
 //! Immutable segments: what was indexed of some documents, as bytes that the node stores.
 //!
-//! All integers are little-endian or LEB128. A segment names its format's version; every byte of it is under a checksum.
+//! All integers are little-endian or LEB128. A segment names its format's version; every byte of it is under a
+//! checksum.
 //!
 //! ```text
 //!   builder   documents to a segment         merge     segments to a segment

@@ -319,7 +319,9 @@ impl Parser<'_> {
             }
             Kind::Regexp => {
                 let pattern = folded(String::from_utf16_lossy(&image[1..image.len() - 1]));
-                crate::search::regexp::check(&pattern).map_err(Stop::Invalid)?;
+                let checked = crate::search::regexp::check(&pattern);
+                let checked = checked.map_err(|_| Stop::Reason("the regular expression is too large".into()))?;
+                checked.map_err(Stop::Invalid)?;
                 Ok(Some(Query::Regexp { field, pattern }))
             }
             _ => match fuzzy {

@@ -362,13 +362,9 @@ impl Languages {
     }
 }
 
-/// Whether a text is a regular expression; the error says why not.
-pub(crate) fn check(pattern: &str) -> Result<(), String> {
-    match Languages::new().regexp(pattern) {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(reason)) => Err(reason),
-        Err(TooLarge) => Err("the regular expression is too large".into()),
-    }
+/// Whether a text is a regular expression; the inner error says why it is none.
+pub(crate) fn check(pattern: &str) -> Result<Result<(), String>, TooLarge> {
+    Ok(Languages::new().regexp(pattern)?.map(|_| ()))
 }
 
 enum Refused {
@@ -419,7 +415,7 @@ impl Reader<'_> {
         Ok(*c)
     }
 
-    fn expect(&mut self, c: char) -> Result<(), Refused> {
+    fn require(&mut self, c: char) -> Result<(), Refused> {
         if self.accept(c) { Ok(()) } else { refuse(format!("expected '{c}' at position {}", self.at)) }
     }
 
@@ -492,7 +488,7 @@ impl Reader<'_> {
         if self.accept(',') {
             most = self.number()?;
         }
-        self.expect('}')?;
+        self.require('}')?;
         match most {
             Some(most) => Ok(self.made.repeat(id, least, most)?),
             None => {
@@ -542,7 +538,7 @@ impl Reader<'_> {
                 break;
             }
         }
-        self.expect(']')?;
+        self.require(']')?;
         let ranges = normal(ranges);
         let ranges = if is_negative { others(&ranges) } else { ranges };
         Ok(self.made.chars(ranges)?)
@@ -585,7 +581,7 @@ impl Reader<'_> {
                 self.at += 1;
             }
             let text: String = self.text[start..self.at].iter().collect();
-            self.expect('"')?;
+            self.require('"')?;
             return Ok(self.made.text(&text)?);
         }
         if self.accept('(') {
@@ -593,7 +589,7 @@ impl Reader<'_> {
                 return Ok(EMPTY);
             }
             let id = self.union()?;
-            self.expect(')')?;
+            self.require(')')?;
             return Ok(id);
         }
         if self.accept('<') {
@@ -610,7 +606,7 @@ impl Reader<'_> {
             self.at += 1;
         }
         let text: String = self.text[start..self.at].iter().collect();
-        self.expect('>')?;
+        self.require('>')?;
         let Some((from, to)) = text.split_once('-') else {
             return refuse(format!("'{text}' not found"));
         };
@@ -724,7 +720,7 @@ mod tests {
     #[test]
     fn what_is_no_expression_is_refused() {
         for pattern in ["[", "(", "a{", "a{1", "<1-x>", "\"a", "a)", "[z-a]", "<x>", "[]"] {
-            assert!(check(pattern).is_err(), "{pattern}");
+            assert!(matches!(check(pattern), Ok(Err(_))), "{pattern}");
         }
     }
 

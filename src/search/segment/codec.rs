@@ -77,6 +77,15 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     state
 }
 
+/// A checksum of four bytes. One change in four thousand million goes unnoticed.
+pub(crate) fn short_checksum(bytes: &[u8]) -> u32 {
+    const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
+    let state = checksum(bytes);
+    // High bits change with all others, so that they are kept.
+    let state = (state ^ state >> 32).wrapping_mul(FACTOR);
+    ((state ^ state >> 32).wrapping_mul(FACTOR) >> 32) as u32
+}
+
 /// A number as an integer of the same order.
 pub(crate) fn sortable(value: f64) -> u64 {
     let bits = if value.is_nan() { 0x7ff8_0000_0000_0000 } else { value.to_bits() };
@@ -122,6 +131,16 @@ mod tests {
         }
         assert!(get(&[0x80], &mut 0).is_err());
         assert!(get(&[0xff; 11], &mut 0).is_err());
+    }
+
+    #[test]
+    fn every_bit_counts_in_a_checksum() {
+        let bytes: Vec<u8> = (0..=99).collect();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(short_checksum(&changed), short_checksum(&bytes), "bit {bit}");
+        }
     }
 
     #[test]

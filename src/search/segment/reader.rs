@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fst::Map;
 
-use super::codec::{checksum, fixed, get, get_bytes, get_text, get32, sortable};
+use super::codec::{fixed, get, get_bytes, get_text, get32, short_checksum, sortable};
 use super::column::{Column, ColumnMeta};
 use super::postings::{Docs, Head, Positions};
 use super::writer::{BLOCK, FOOT, FieldMeta, Kind, MARK, VERSION};
@@ -137,7 +137,7 @@ impl Segment {
         }
         let resident = exact(&*source, data..length)?;
         let checked = &resident[..resident.len() - 12];
-        if u64::from(checksum(checked) as u32) != part(28, 32) {
+        if u64::from(short_checksum(checked)) != part(28, 32) {
             return Err(SegmentError::Damaged("checksum of the directory"));
         }
         let table_start = (directory + dictionaries) as usize;
@@ -195,7 +195,7 @@ impl Segment {
         for (place, block) in bytes.chunks(BLOCK as usize).enumerate() {
             let entry = ((from / BLOCK) as usize + place) * PLACE as usize;
             let sum = inner.table.get(entry..entry + PLACE as usize).ok_or(FOOT_DAMAGE)?;
-            if (checksum(block) as u32).to_le_bytes() != sum {
+            if short_checksum(block).to_le_bytes() != sum {
                 return Err(SegmentError::Damaged("checksum of a block"));
             }
         }

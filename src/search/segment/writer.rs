@@ -11,7 +11,7 @@
 use bytes::Bytes;
 use fst::MapBuilder;
 
-use super::codec::{checksum, put, put_bytes, sortable, width};
+use super::codec::{put, put_bytes, short_checksum, sortable, width};
 use super::column::ColumnMeta;
 use super::postings::Postings;
 
@@ -178,7 +178,7 @@ impl Writer {
         for (kind, name, meta) in &self.fields {
             encode_field(&mut directory, *kind, name, meta);
         }
-        let blocks = self.data.chunks(BLOCK as usize).map(|block| checksum(block) as u32);
+        let blocks = self.data.chunks(BLOCK as usize).map(short_checksum);
         let table: Vec<u8> = blocks.flat_map(u32::to_le_bytes).collect();
         let mut resident = directory;
         let directory_length = resident.len() as u64;
@@ -192,7 +192,7 @@ impl Writer {
             output.extend_from_slice(&length.to_le_bytes());
         }
         output.extend_from_slice(&self.documents.to_le_bytes());
-        let sum = checksum(&output[data_length as usize..]) as u32;
+        let sum = short_checksum(&output[data_length as usize..]);
         output.extend_from_slice(&sum.to_le_bytes());
         output.extend_from_slice(&VERSION.to_le_bytes());
         output.extend_from_slice(&MARK.to_le_bytes());

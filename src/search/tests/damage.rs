@@ -108,6 +108,18 @@ proptest! {
 }
 
 #[test]
+fn a_changed_bit_at_the_ends_of_blocks_is_damage() {
+    let whole = segment();
+    let places: Vec<usize> = (1..=whole.len() / 4096).map(|block| block * 4096 - 1).collect();
+    assert!(!places.is_empty());
+    for place in places.into_iter().chain(whole.len() - 60..whole.len()) {
+        let mut bytes = whole.to_vec();
+        bytes[place] ^= 0x80;
+        assert!(use_all(Bytes::from(bytes)).is_err_and(|error| is_damage(&error)), "byte {place} changed");
+    }
+}
+
+#[test]
 fn an_undamaged_segment_answers() {
     let answers = use_all(segment()).expect("answers");
     assert_eq!(answers.iter().map(|answer| answer.total).collect::<Vec<_>>()[0], 100);

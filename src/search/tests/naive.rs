@@ -78,7 +78,7 @@ impl Ask {
             Ask::Boost(ask, boost) => format!("({})^{boost}", ask.text()),
             Ask::Clauses(clauses) => {
                 let clauses = clauses.iter().map(|(sign, ask)| format!("{sign}({})", ask.text()));
-                clauses.collect::<Vec<String>>().join(" ").replace(" (", " (").trim_start().to_owned()
+                clauses.collect::<Vec<String>>().join(" ").trim_start().to_owned()
             }
         }
     }
@@ -105,6 +105,15 @@ impl Ask {
                 let should = of('+').next().is_some() || of(' ').any(|ask| ask.is_match(doc));
                 must && should && !of('-').any(|ask| ask.is_match(doc))
             }
+        }
+    }
+
+    /// What brackets alone hold: a boost behind them takes the place of one within.
+    fn bare(self) -> Ask {
+        match self {
+            Ask::Boost(ask, _) => ask.bare(),
+            Ask::Clauses(mut clauses) if clauses.len() == 1 && clauses[0].0 == ' ' => clauses.remove(0).1.bare(),
+            ask => ask,
         }
     }
 
@@ -216,7 +225,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
             4 => vec((select(vec!['+', '-', ' ', ' ']), inner.clone()), 1..5).prop_map(Ask::Clauses),
-            1 => (inner, 1..5u8).prop_map(|(ask, boost)| Ask::Boost(Box::new(ask), boost)),
+            1 => (inner, 1..5u8).prop_map(|(ask, boost)| Ask::Boost(Box::new(ask.bare()), boost)),
         ]
     })
 }
