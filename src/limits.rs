@@ -10,6 +10,7 @@ mod guard;
 mod large_documents;
 mod overload;
 pub mod scripts;
+mod search;
 mod views;
 
 pub use between_nodes::*;
@@ -17,6 +18,7 @@ pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
 pub use overload::*;
+pub use search::*;
 pub use views::*;
 
 // ---- configuration ----

@@ -360,3 +360,26 @@ fn functions_of_another_language_run_in_their_query_server() {
         assert_eq!(scripts.map(&design("mute"), &[map], docs).await, Err(ScriptError::Timeout));
     }));
 }
+
+#[test]
+fn an_index_function_tells_fields_and_one_that_goes_wrong_tells_none() {
+    with(async |scripts| {
+        let told = async |source: &str, doc: &str| {
+            let program = program(&format!(r#"{{"indexes":{{"i":{{"index":{}}}}}}}"#, text(source)));
+            let calls = scripts.index(&program, source, vec![doc.to_owned()]).await?.remove(0);
+            Ok::<_, ScriptError>(String::from_utf8(Value::Array(calls).to_vec()).unwrap())
+        };
+        let doc = r#"{"_id":"a","t":"x","n":1}"#;
+        let both = "function(doc){ index('t', doc.t, {store: true}); index('n', doc.n); index('b', true, null); }";
+        assert_eq!(told(both, doc).await.unwrap(), r#"[["t","x",{"store":true}],["n",1,{}],["b",true,{}]]"#);
+        assert_eq!(told("function(doc){ index('n', NaN); }", doc).await.unwrap(), r#"[["n",null,{}]]"#);
+        for wrong in
+            ["index(1, 'x')", "index('_id', 'x')", "index('t', null)", "index('t', doc.none)", "index('t', 'x', 5)"]
+        {
+            let source = format!("function(doc){{ index('before', 1); {wrong}; }}");
+            assert_eq!(told(&source, doc).await.unwrap(), "[]", "{wrong}");
+        }
+        assert_eq!(told("function(doc){ doc.t = 'y'; index('t', doc.t); }", doc).await.unwrap(), r#"[["t","x",{}]]"#);
+        assert!(matches!(told("function(doc){ index(", doc).await, Err(ScriptError::Compilation { .. })));
+    });
+}

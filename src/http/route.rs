@@ -87,6 +87,8 @@ pub enum InDatabase {
     Compact(Option<String>),
     /// `_view_cleanup`
     ViewCleanup,
+    /// `_search_cleanup`
+    SearchCleanup,
     /// `_ensure_full_commit`
     EnsureFullCommit,
     /// `_security`
@@ -257,6 +259,7 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_changes", ..] => InDatabase::Changes,
         ["_temp_view", ..] => InDatabase::TempView,
         ["_view_cleanup", ..] => InDatabase::ViewCleanup,
+        ["_search_cleanup", ..] => InDatabase::SearchCleanup,
         ["_compact", ddoc, ..] => InDatabase::Compact(Some((*ddoc).to_owned())),
         ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
         ["_security"] => InDatabase::Security,
@@ -353,6 +356,7 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         | InDatabase::BulkGet
         | InDatabase::Compact(_)
         | InDatabase::ViewCleanup
+        | InDatabase::SearchCleanup
         | InDatabase::EnsureFullCommit
         | InDatabase::Purge
         | InDatabase::RevsDiff

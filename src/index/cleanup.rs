@@ -22,8 +22,10 @@ impl Indexes {
                 let slot = self.slot(copy.id(), signature);
                 let _alone = slot.writer.lock().await;
                 slot.forget();
+                self.open.forget((copy.id(), signature));
                 build::remove(copy, signature).await?;
                 slot.forget();
+                self.open.forget((copy.id(), signature));
             }
             // Invariant: a view's keys begin with the shard number, which is never all ones.
             from = KeyRange::prefix(&keys::whole_view(copy.id(), signature)).end.expect("keys behind a view's");

@@ -142,7 +142,7 @@ impl Definition {
 }
 
 impl Signature {
-    fn of(parts: &[&[u8]]) -> Signature {
+    pub(super) fn of(parts: &[&[u8]]) -> Signature {
         let mut hash = Md5::new();
         for part in parts {
             hash.update((part.len() as u64).to_be_bytes());

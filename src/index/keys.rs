@@ -5,6 +5,10 @@
 //!   shard 'v' signature 'd' document id                               the places of its rows        record::Places
 //!   shard 'v' signature 's' function(2) place                         the sum of the rows from there on   stored.rs
 //!   shard 'v' signature 'r' [partition 0] sort key 0 document id 0 n  key and value as JSON text    record::Row
+//!   shard 'v' signature 'A'                                           how far a full-text index is built, its segments
+//!   shard 'v' signature 'D' document id                               the document's number in it
+//!   shard 'v' signature 'P' segment u64, piece u32                    bytes of a segment
+//!   shard 'v' signature 'X' segment u64                               documents of a segment that count no more
 //! ```
 //!
 //! What follows `'r'` is the row's *place*: bytes whose order is that of the rows, the same in every range of the
@@ -27,6 +31,11 @@ pub(super) enum Part {
     Document = b'd',
     Row = b'r',
     Sum = b's',
+    /// Of full-text indexes (`search/record.rs`). The header comes first: without it the rest counts for nothing.
+    SearchHeader = b'A',
+    SearchDocument = b'D',
+    SearchPiece = b'P',
+    SearchDeleted = b'X',
 }
 
 /// The number of bytes before a row's place or a document's id.

@@ -25,6 +25,7 @@ mod pass;
 mod read;
 mod record;
 pub mod reduce;
+pub mod search;
 mod selected;
 mod single_state;
 mod steps;
@@ -161,6 +162,8 @@ pub struct Indexes {
     // A blocking lock: held for map operations only, never across an await.
     slots: Arc<Mutex<Slots>>,
     tasks: Tasks,
+    /// Full-text indexes of which something is in memory.
+    open: Arc<search::OpenIndexes>,
 }
 
 impl fmt::Debug for Indexes {
@@ -172,7 +175,13 @@ impl fmt::Debug for Indexes {
 impl Indexes {
     /// Without any index yet.
     pub fn new(env: &Env) -> Indexes {
-        Indexes { env: env.clone(), collator: Collator::new(), slots: Arc::default(), tasks: Tasks::default() }
+        Indexes {
+            env: env.clone(),
+            collator: Collator::new(),
+            slots: Arc::default(),
+            tasks: Tasks::default(),
+            open: Arc::default(),
+        }
     }
 
     /// The collator of keys in an order.

@@ -16,6 +16,8 @@ pub struct Owner {
     pub design: String,
     /// The range of the shard copy, `00000000-1fffffff`.
     pub range: String,
+    /// Whether it is a full-text index.
+    pub is_search: bool,
 }
 
 /// A build under way.

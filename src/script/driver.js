@@ -153,6 +153,19 @@
 
     let rows = null;
     globalThis.emit = (key, value) => { if (rows !== null) rows.push([key, value]); };
+    // What an index function said of the document; null outside of one.
+    let calls = null;
+    globalThis.index = (name, value, options) => {
+        const refuse = (what) => { throw new TypeError(what); };
+        if (typeof name !== 'string') refuse('name must be a string not ' + typeof name);
+        if (name[0] === '_') refuse('name must not start with an underscore: ' + name);
+        const kind = typeof value;
+        if (kind !== 'string' && kind !== 'number' && kind !== 'boolean') {
+            refuse('value must be a string, a number or boolean not ' + kind);
+        }
+        if (options && typeof options !== 'object') refuse('options must be an object not ' + typeof options);
+        if (calls !== null) calls.push([name, value, options || {}]);
+    };
     globalThis.sum = (values) => {
         let total = 0;
         for (const value of values) total += value;
@@ -391,6 +404,21 @@
                 return rows.length > 0 ? '{"pass":true}' : '{"pass":false}';
             } finally {
                 rows = null;
+            }
+        },
+        // What an index function says of a document; one that throws says nothing.
+        index: (source, doc) => {
+            const index = compile(source);
+            globalThis.require = withinLib;
+            calls = [];
+            try {
+                apply(index, design, [deepFreeze(parse(doc))]);
+                return '{"calls":' + text(calls) + '}';
+            } catch (error) {
+                if (isFatal(error)) throw error;
+                return '{"calls":[]}';
+            } finally {
+                calls = null;
             }
         },
         // What a reduce function makes of rows `[[key, id], value]`, or again of results. One that throws gives null.

@@ -272,6 +272,23 @@ impl Scripts {
         self.each(&self.0.mappers, (program, program.caller(false)), docs, ask).await?.into_iter().collect()
     }
 
+    /// The calls `[name, value, options]` that an index function makes for documents (JSON texts). One that throws
+    /// makes none for that document. A fatal failure ends it.
+    pub async fn index(
+        &self,
+        program: &Program,
+        source: &str,
+        docs: Vec<String>,
+    ) -> Result<Vec<Vec<Value>>, ScriptError> {
+        let source = source.to_owned();
+        let ask = move |engine: &mut Engine, doc: String, limit| {
+            let answer = engine.call("index", [&source, &doc, ""], limit)?;
+            let calls = if let Value::Object(mut answer) = answer { answer.remove("calls") } else { None };
+            Ok(if let Some(Value::Array(calls)) = calls { calls } else { Vec::new() })
+        };
+        self.each(&self.0.mappers, (program, program.caller(false)), docs, ask).await?.into_iter().collect()
+    }
+
     /// What a reduce function makes of rows: for each input, the JSON text of an array of `[[key, id], value]`, or of
     /// earlier results when `again`. One that throws gives null. A fatal failure ends it.
     pub async fn reduce(

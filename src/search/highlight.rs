@@ -4,7 +4,7 @@
 
 mod terms;
 
-use crate::analysis::{Analyzer, Token};
+use crate::analysis::{Analyzer, MAX_TOKEN, Token};
 use crate::query::Query;
 use crate::search::Highlight;
 use terms::Terms;
@@ -20,7 +20,8 @@ const MAX_GROUP: usize = 50;
 pub fn fragments(query: &Query, analyzer: &Analyzer, field: &str, text: &str, how: &Highlight) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut units = Units::new(text);
-    analyzer.for_each_token(field, text, &mut |token| {
+    let head = if analyzer.is_keyword(field) { text } else { head(text) };
+    analyzer.for_each_token(field, head, &mut |token| {
         let start = units.at(token.start);
         if start < MAX_UNITS {
             let end = start + text[token.start..token.end].encode_utf16().count();
@@ -34,6 +35,16 @@ pub fn fragments(query: &Query, analyzer: &Analyzer, field: &str, text: &str, ho
     let is_whole = units.at(text.len()) <= MAX_UNITS;
     let marked = Marker::new(text, how, &mut terms).run(&tokens, is_whole);
     marked.best(how.number.max(1))
+}
+
+/// The part of a long text in which all tokens that are looked at end.
+fn head(text: &str) -> &str {
+    let mut units = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        units += c.len_utf16();
+        units > MAX_UNITS + 2 * MAX_TOKEN
+    });
+    end.map_or(text, |(at, _)| &text[..at])
 }
 
 /// A token with the unit at which it ends.

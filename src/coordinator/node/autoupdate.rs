@@ -16,6 +16,7 @@ use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::events::EventKind;
 use crate::document::json::Value;
+use crate::index::search::SearchDefinition;
 use crate::index::{Definition, IndexTask};
 use crate::limits;
 
@@ -106,6 +107,11 @@ impl Database {
                 let updated = join_all(self.ranges().into_iter().map(update)).await;
                 if let Some(error) = updated.into_iter().find_map(Result::err) {
                     tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
+                }
+            }
+            for (_, definition) in SearchDefinition::all(program.body(), self.map().partitioned) {
+                if let Some(search) = self.search_of(program, Arc::new(definition)) {
+                    search.update_own_gently().await;
                 }
             }
         }

@@ -19,7 +19,8 @@ use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp, WireError, encode,
+    CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, SearchCall, SearchOp, ViewCall, ViewFailure,
+    ViewOp, WireError, encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -32,6 +33,7 @@ use crate::coordinator::write::primary::resolve_in_doubt;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
+use crate::index::search::SearchDefinition;
 use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
@@ -167,6 +169,7 @@ impl Database {
         Ok(match op {
             CopyOp::Decide(call) => encode(&serving.decide(*call).await),
             CopyOp::View(call) => serving.view(*call).await,
+            CopyOp::Search(call) => serving.search(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
@@ -184,7 +187,7 @@ impl Database {
 /// The answer that a call was not done.
 fn refuse(op: &CopyOp, error: WireError) -> Bytes {
     match op {
-        CopyOp::View(_) => encode(&Err::<(), _>(ViewFailure::Copy(error))),
+        CopyOp::View(_) | CopyOp::Search(_) => encode(&Err::<(), _>(ViewFailure::Copy(error))),
         _ => encode(&Err::<(), _>(error)),
     }
 }
@@ -464,6 +467,24 @@ impl Serving<'_> {
                 let markers = copy.shard.markers(after, limits::STEP_ROWS).await;
                 reply(markers.map(|markers| cut(markers, |(_, path)| path.ids.len())))
             }
+        }
+    }
+
+    async fn search(&self, call: SearchCall) -> Bytes {
+        let SearchCall { design: (id, body), signature, op } = call;
+        let program = Program::new(self.database.instance(), &id, &design(body));
+        let mut all = SearchDefinition::all(program.body(), self.database.map().partitioned);
+        let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
+        let search = found.and_then(|definition| self.database.search_of(&program, Arc::new(definition)));
+        let Some(search) = search else {
+            let why = "the design document has no such index".to_owned();
+            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
+        };
+        match op {
+            SearchOp::Search { request, update } => {
+                encode(&search.search_own(self.range, self.copy, *request, update).await.map_err(ViewFailure::from))
+            }
+            SearchOp::Size => encode(&search.size_of_own(self.range, self.copy).await.map_err(ViewFailure::from)),
         }
     }
 

@@ -110,6 +110,12 @@ impl Database {
         Ok(Hits { database: Arc::clone(self), query, columns, covering, source, unread: Vec::new() })
     }
 
+    /// A query whose matches something else finds, see [`Hits::matches_of`].
+    pub fn matches_only(self: &Arc<Self>, query: FindQuery) -> Hits {
+        let (database, columns) = (Arc::clone(self), Arc::default());
+        Hits { database, query, columns, covering: false, source: Source::None, unread: Vec::new() }
+    }
+
     /// All documents, from one id to another where the selector says so.
     fn all(self: &Arc<Self>, query: &FindQuery) -> Source {
         let request = &query.request;
@@ -172,6 +178,16 @@ impl Hits {
     /// Whether the index alone answers the query.
     pub fn is_covering(&self) -> bool {
         self.covering
+    }
+
+    /// The matches among the first of these documents, as they are now: as many as may be in memory together, one at
+    /// least. Answers how many documents there were, too, and how many of the ids that was.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn matches_of(&self, ids: &[DocId]) -> Result<(Vec<Hit>, u64, usize), ViewError> {
+        let most = ids.len().min(limits::FIND_DOCS_PER_FETCH);
+        self.match_docs(ids[..most].iter().map(|id| (id.clone(), None)).collect()).await
     }
 
     /// The next matches, at most `wanted`; `None` at the end.

@@ -6,6 +6,8 @@ pub mod filter_scan;
 pub mod find;
 pub(super) mod quorum_read;
 pub mod scan;
+pub mod search;
+pub(super) mod search_page;
 pub(super) mod skip;
 pub mod view;
 pub(super) mod view_docs;

@@ -217,6 +217,7 @@ impl DatabaseView {
                     database: self.database.name.clone(),
                     design: self.program.id().as_str().to_owned(),
                     range: self.database.map().range(range).to_string(),
+                    is_search: false,
                 };
                 CopyView::Own(self.database.context.indexes.view(&copy.shard, &self.definition, &self.mapper, owner))
             }

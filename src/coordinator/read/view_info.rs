@@ -10,6 +10,7 @@ use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::document::id::DocId;
 use crate::document::json::Value;
+use crate::index::search::SearchDefinition;
 use crate::index::{Definition, Header, Sees};
 
 /// What `_info` tells of the views of a design document.
@@ -65,13 +66,16 @@ impl Database {
         Ok(info)
     }
 
-    /// Removes the rows of views that no design document has any more.
+    /// Removes the rows of views, and the full-text indexes, that no design document has any more.
     ///
     /// # Errors
     /// When the node cannot read or write.
     pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ViewError> {
         let mut keep = BTreeSet::new();
         for program in self.programs().await?.iter() {
+            keep.extend(
+                SearchDefinition::all(program.body(), self.map().partitioned).map(|(_, index)| index.signature),
+            );
             for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
                 keep.insert(definition.signature);
                 if self.swaps_when_ready() && definition.sees == Sees::Winner {

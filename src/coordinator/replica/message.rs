@@ -3,7 +3,6 @@
 //! Messages carry the names of their fields (MessagePack maps), so that a field can be added: a node that does not know
 //! it goes on without, one that misses it takes its default. Pure.
 
-use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -11,6 +10,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::replica::collection_call::CollectionCall;
+pub(in crate::coordinator) use crate::coordinator::replica::index_calls::{
+    SearchCall, SearchOp, ViewCall, ViewFailure, ViewOp,
+};
 use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::rebalancing::RebalanceCall;
 use crate::coordinator::replica::seat::Voters;
@@ -25,7 +27,6 @@ use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
-use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, ShardError, Want};
@@ -128,6 +129,8 @@ pub(in crate::coordinator) enum CopyOp {
     StageFinish { upload: u64 },
     /// As [`ViewOp`] says, or `ViewFailure`.
     View(Box<ViewCall>),
+    /// As [`SearchOp`] says, or `ViewFailure`.
+    Search(Box<SearchCall>),
     /// `()`: rows of other views than these go.
     KeepViews(Vec<[u8; 16]>),
     /// `CopyStatus`, for the node that asks.
@@ -404,33 +407,6 @@ impl TakenIn {
     }
 }
 
-/// A call about a view on a copy.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct ViewCall {
-    /// The design document: its id and its text.
-    pub design: (DocId, Bytes),
-    /// Names the view.
-    pub signature: [u8; 16],
-    pub op: ViewOp,
-}
-
-/// What is asked of a view.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum ViewOp {
-    /// `()`
-    Update { wait: bool },
-    /// `(Header, bool)`: whether it is being built, too.
-    Header,
-    /// `RowPage`
-    Rows { places: VecDeque<Places>, direction: Direction, limit: u64 },
-    /// `u64`
-    Count(Places),
-    /// `Option<SelectedPage>`
-    Selected(ChangesCall),
-    /// `GroupPage`
-    Groups { by: GroupBy, places: VecDeque<Places>, limit: u64 },
-}
-
 /// Why a call of a copy was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) enum WireError {
@@ -445,14 +421,6 @@ pub(in crate::coordinator) enum WireError {
     Storage(String),
     /// It may have been done.
     Unknown,
-}
-
-/// Why a view could not be used.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum ViewFailure {
-    Copy(WireError),
-    Script(ScriptError),
-    Stopped,
 }
 
 /// Why a primary refused an edit.
@@ -526,36 +494,6 @@ impl From<WireError> for ShardError {
             WireError::NoRoom => ShardError::Storage(StorageError::NoRoom),
             WireError::Storage(why) => ShardError::Storage(StorageError::told(why)),
             WireError::Unknown => ShardError::Indeterminate("its outcome is unknown".to_owned()),
-        }
-    }
-}
-
-impl From<IndexError> for ViewFailure {
-    fn from(error: IndexError) -> ViewFailure {
-        match error {
-            // Told as what every version knows.
-            IndexError::Refused(InvalidValue { reason }) => {
-                ViewFailure::Script(ScriptError::Thrown { error: "invalid_value".to_owned(), reason: reason.into() })
-            }
-            IndexError::Script(error) => ViewFailure::Script(error),
-            IndexError::Shard(error) => ViewFailure::Copy(error.into()),
-            IndexError::Stopped => ViewFailure::Stopped,
-        }
-    }
-}
-
-impl From<ShardError> for ViewFailure {
-    fn from(error: ShardError) -> ViewFailure {
-        ViewFailure::Copy(error.into())
-    }
-}
-
-impl From<ViewFailure> for IndexError {
-    fn from(failure: ViewFailure) -> IndexError {
-        match failure {
-            ViewFailure::Copy(error) => IndexError::Shard(error.into()),
-            ViewFailure::Script(error) => IndexError::Script(error),
-            ViewFailure::Stopped => IndexError::Stopped,
         }
     }
 }

@@ -17,6 +17,7 @@ pub(super) mod floor;
 pub(super) mod halves;
 pub(super) mod in_doubt;
 pub(super) mod in_sync;
+pub mod index_calls;
 pub mod jobs;
 pub(super) mod layout;
 pub(super) mod message;

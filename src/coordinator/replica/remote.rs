@@ -14,8 +14,8 @@ use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition, SyncPoint,
-    TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition, SearchCall,
+    SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
@@ -400,6 +400,12 @@ impl RemoteCopy {
     /// A call about a view. It may take as long as building the view does.
     pub async fn view<T: DeserializeOwned>(&self, call: ViewCall) -> Result<T, IndexError> {
         let answer: Result<T, ViewFailure> = self.ask_as(CopyOp::View(Box::new(call)), limits::VIEW_CALL).await?;
+        answer.map_err(IndexError::from)
+    }
+
+    /// A call about a full-text index. It may take as long as building the index does.
+    pub async fn search<T: DeserializeOwned>(&self, call: SearchCall) -> Result<T, IndexError> {
+        let answer: Result<T, ViewFailure> = self.ask_as(CopyOp::Search(Box::new(call)), limits::VIEW_CALL).await?;
         answer.map_err(IndexError::from)
     }
 

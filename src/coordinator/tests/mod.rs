@@ -10,6 +10,7 @@ mod feeds;
 mod find;
 mod lists;
 mod reshard;
+mod search;
 mod selected;
 mod validation;
 mod views;

@@ -23,6 +23,12 @@ async fn finish(coordinator: &Coordinator, world: &World) {
     panic!("jobs do not end: {:?}", coordinator.reshard_jobs().await);
 }
 
+/// Splits all ranges of `db` in two.
+pub(super) async fn split_all(coordinator: &Coordinator, world: &World) {
+    coordinator.reshard(&split_of("db")).await.unwrap();
+    finish(coordinator, world).await;
+}
+
 /// All rows that are there now, by document: how often each was listed.
 async fn drain(feed: &mut Changes, seen: &mut BTreeMap<String, Vec<String>>) -> usize {
     let mut rows = 0;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::partition;
+use super::{find_text, partition};
 use crate::auth::access::Class;
 use crate::coordinator::{Database, FindQuery, Hit, Hits};
 use crate::document::collate::Collator;
@@ -23,11 +23,11 @@ use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 use crate::world::{Env, Instant};
 
-struct Asked {
-    db: Arc<Database>,
-    request: FindRequest,
-    partition: Option<String>,
-    indexes: Vec<FieldIndex>,
+pub(super) struct Asked {
+    pub db: Arc<Database>,
+    pub request: FindRequest,
+    pub partition: Option<String>,
+    pub indexes: Vec<FieldIndex>,
 }
 
 async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
@@ -72,9 +72,12 @@ pub async fn indexes(db: &Database) -> Result<Vec<FieldIndex>> {
 }
 
 impl Asked {
-    fn plan(&self) -> std::result::Result<Plan, crate::index::mango::MangoError> {
-        let partitioning = Partitioning { database: self.db.map().partitioned, query: self.partition.is_some() };
-        plan(&self.request, &self.indexes, partitioning)
+    pub fn plan(&self) -> std::result::Result<Plan, crate::index::mango::MangoError> {
+        plan(&self.request, &self.indexes, self.partitioning())
+    }
+
+    pub fn partitioning(&self) -> Partitioning {
+        Partitioning { database: self.db.map().partitioned, query: self.partition.is_some() }
     }
 }
 
@@ -85,6 +88,9 @@ impl Asked {
 /// As [`find`], but for a sort that no index has.
 pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
+    if let Some(chosen) = find_text::chosen(&asked).await? {
+        return Ok(find_text::explain(&asked, &chosen));
+    }
     let choice = match asked.plan() {
         Ok(plan) => Ok(plan.index),
         Err(error) if error.name == "no_usable_index" => Err(()),
@@ -114,6 +120,9 @@ fn is_pointless(request: &FindRequest, index: Option<&FieldIndex>, collator: &Co
 /// 400 for what is wrong with the request or has no index, 500 when rows cannot be read.
 pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
+    if let Some(chosen) = find_text::chosen(&asked).await? {
+        return find_text::find(ctx, asked, chosen).await;
+    }
     let plan = asked.plan()?;
     let Asked { db, request, partition, .. } = asked;
     let is_extended = request.count || request.groups.is_some();

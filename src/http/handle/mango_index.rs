@@ -6,6 +6,7 @@ use http::StatusCode;
 use sha1::{Digest, Sha1};
 
 use super::find::indexes;
+use super::find_text::text_indexes;
 use super::token::with_token;
 use super::write::options;
 use crate::auth::access::Class;
@@ -22,6 +23,7 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::MangoError;
 use crate::index::mango::catalogue::{LANGUAGE, all_docs_value, view_of};
 use crate::index::mango::request::{check_keys, positive};
+use crate::index::mango::text::text_index_of;
 
 /// `/{db}/_index` and below; `path` begins with `_index`.
 ///
@@ -56,10 +58,20 @@ fn index_of(path: &[String]) -> Option<[&str; 3]> {
     }
 }
 
+/// The indexes of a database, by design document and name, as they are listed.
+async fn listed(db: &Database) -> Result<Vec<((String, String), Value)>> {
+    let json = indexes(db).await?.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
+    let texts = text_indexes(db).await?.into_iter();
+    let texts = texts.map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
+    let mut all: Vec<((String, String), Value)> = json.chain(texts).collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(all)
+}
+
 async fn list(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
     let mut all = vec![all_docs_value()];
-    all.extend(indexes(&db).await?.iter().map(|index| index.to_value()));
+    all.extend(listed(&db).await?.into_iter().map(|(_, index)| index));
     let skip = page_end(request, "skip", 0)?.unwrap_or(0);
     let limit = page_end(request, "limit", 1)?.unwrap_or(usize::MAX);
     let mut answer = Object::new();
@@ -100,6 +112,8 @@ struct Design {
 }
 
 struct Creation {
+    /// The member of design documents that it goes to.
+    member: &'static str,
     view: Value,
     id: DocId,
     name: String,
@@ -122,15 +136,15 @@ impl Creation {
             Some(_) => return Err(Problem::invalid("invalid_partitioned_value", "`partitioned` must be a boolean.")),
         };
         check_keys(body, &["index", "type", "name", "ddoc", "w", "partitioned"])?;
-        match kind {
-            "json" => {}
-            "text" | "nouveau" => {
+        let (member, view) = match kind {
+            "json" => ("views", view_of(index)?),
+            "text" => ("indexes", text_index_of(index)?),
+            "nouveau" => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 return Err(Problem::new(status, "required index service unavailable", kind.to_owned()));
             }
             other => return Err(Problem::invalid("invalid_index", format!("Invalid type for index: {other}"))),
-        }
-        let view = view_of(index)?;
+        };
         let hash = generated_name(index, body);
         let ddoc = ddoc.unwrap_or(&hash);
         let ddoc = ddoc.strip_prefix("_design/").unwrap_or(ddoc);
@@ -138,7 +152,7 @@ impl Creation {
             return Err(Problem::invalid("illegal_docid", "Illegal document id `_design/`"));
         }
         let id = DocId::new(&format!("_design/{ddoc}"));
-        Ok(Creation { view, id, name: name.unwrap_or(&hash).to_owned(), partitioned })
+        Ok(Creation { member, view, id, name: name.unwrap_or(&hash).to_owned(), partitioned })
     }
 }
 
@@ -223,11 +237,12 @@ fn with_view(existing: Option<&Object>, wanted: &Creation) -> Result<Option<Obje
             body.clone()
         }
     };
-    if !body.contains("views") {
-        body.push("views", Object::new());
+    if !body.contains(wanted.member) {
+        body.push(wanted.member, Object::new());
     }
-    let Some(Value::Object(views)) = body.get_mut("views") else {
-        return Err(Problem::invalid("invalid_ddoc_views", "The views of the design document are no object"));
+    let Some(Value::Object(views)) = body.get_mut(wanted.member) else {
+        let reason = format!("The {} of the design document are no object", wanted.member);
+        return Err(Problem::invalid("invalid_ddoc_views", reason));
     };
     if views.get(&wanted.name) == Some(&wanted.view) {
         return Ok(None);
@@ -246,17 +261,22 @@ async fn save(db: &Database, id: &DocId, draft: Draft, request: &Request) -> Res
 
 async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let [ddoc, "json", name] = index else { return Err(Problem::missing()) };
+    let [ddoc, kind, name] = index;
+    let member = match kind {
+        "json" => "views",
+        "text" => "indexes",
+        _ => return Err(Problem::missing()),
+    };
     let id = DocId::new(&format!("_design/{ddoc}"));
     let mut design = design(&db, &id).await?.ok_or_else(Problem::missing)?;
     let body = &mut design.body;
     if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) {
         return Err(Problem::missing());
     }
-    let Some(Value::Object(views)) = body.get_mut("views") else { return Err(Problem::missing()) };
+    let Some(Value::Object(views)) = body.get_mut(member) else { return Err(Problem::missing()) };
     views.remove(name).ok_or_else(Problem::missing)?;
     if views.is_empty() {
-        body.remove("views");
+        body.remove(member);
     }
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
     let done = save_rest(&db, &id, design, request).await?;
@@ -282,7 +302,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     check_keys(&body, &["docids", "w"])?;
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
     // Design documents without an index are none of this request's.
-    let with_index: BTreeSet<String> = indexes(&db).await?.into_iter().map(|index| index.ddoc).collect();
+    let with_index: BTreeSet<String> = listed(&db).await?.into_iter().map(|(place, _)| place.0).collect();
     let (mut success, mut fail, mut all_done) = (Vec::new(), Vec::new(), Vec::new());
     for id in ids.iter().rev() {
         let mut row = Object::new();
@@ -291,6 +311,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
         let removed = match found {
             Some(mut design) => {
                 design.body.remove("views");
+                design.body.remove("indexes");
                 save_rest(&db, id, design, &request).await
             }
             None => Err(Problem::missing()),

@@ -26,6 +26,7 @@ mod dbs;
 pub mod document;
 mod feed;
 mod find;
+mod find_text;
 mod form;
 mod function;
 mod function_request;
@@ -50,6 +51,7 @@ mod rewrite;
 mod rewrite_rules;
 mod rules;
 mod scheduler;
+mod search;
 mod security;
 mod server;
 mod session;
@@ -170,7 +172,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::ReloadQueryServers => server::reload_query_servers(&request),
         Endpoint::Beyond(endpoint) => Box::pin(answer(ctx, *endpoint, request)).await,
         Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,
-        Endpoint::SearchAnalyze => Err(not_yet::search()),
+        Endpoint::SearchAnalyze => search::analyze(ctx, request).await,
         Endpoint::NouveauAnalyze => Err(Problem::missing()),
         Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
         Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
@@ -199,6 +201,7 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Changes => changes::changes(ctx, request, db).await,
         InDatabase::Compact(ddoc) => database::compact(ctx, &request, db, ddoc.as_deref()).await,
         InDatabase::ViewCleanup => database::view_cleanup(ctx, &request, db).await,
+        InDatabase::SearchCleanup => search::cleanup(ctx, &request, db).await,
         InDatabase::EnsureFullCommit => database::ensure_full_commit(ctx, &request, db).await,
         InDatabase::Security => security::handle(ctx, request, db).await,
         InDatabase::RevsLimit => database::revs_limit(ctx, request, db).await,
@@ -255,6 +258,9 @@ async fn design_function(
         }
         ["_update", path @ ..] => {
             Ok(policy::guard(&ctx.config, Content::ShowList, function::update(ctx, request, db, id, path).await?))
+        }
+        ["_search" | "_search_info" | "_search_disk_size", ..] => {
+            search::handle(ctx, request, db, (id, parts.as_slice()), partition).await
         }
         _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }

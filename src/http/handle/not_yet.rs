@@ -1,4 +1,4 @@
-//! Endpoints that this version does not serve: search as CouchDB without its plugin, the others as 501, from one place.
+//! Endpoints that this version does not serve, from one place: 501, and search by Nouveau as CouchDB without it.
 
 use http::StatusCode;
 
@@ -6,11 +6,6 @@ use super::super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::Class;
 use crate::coordinator::Want;
 use crate::document::id::DocId;
-
-/// 503, as the reference answers without the search plugin.
-pub fn search() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "service unavailable", "Search is not available")
-}
 
 /// 501 for an endpoint of a later version.
 pub fn endpoint(name: &str) -> Problem {
@@ -23,8 +18,8 @@ pub fn temp_view(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     Err(Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
 }
 
-/// Functions of a design document: a missing design document is 404, search 503, search by Nouveau 404 (as CouchDB
-/// answers where neither is installed), the rest 501.
+/// Functions of a design document: a missing design document is 404, search by Nouveau, too (as CouchDB answers where
+/// that is not enabled), the rest 501.
 pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {
     let database = ctx.open(db, request, Class::Member)?;
     let function = path.first().map(String::as_str).unwrap_or_default();
@@ -35,7 +30,6 @@ pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &st
         return Err(Problem::missing());
     }
     Err(match function {
-        "_search" | "_search_info" | "_search_disk_size" => search(),
         "_nouveau" | "_nouveau_info" => Problem::missing(),
         function => endpoint(function),
     })

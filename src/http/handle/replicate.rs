@@ -104,7 +104,7 @@ pub fn tasks_here(ctx: &Context) -> Vec<Value> {
 /// A build of an index; `seconds_left` is settee's own.
 fn index_task(ctx: &Context, task: &IndexTask) -> Object {
     let mut out = Object::new();
-    out.push("type", "indexer");
+    out.push("type", if task.owner.is_search { "search_indexer" } else { "indexer" });
     out.push("pid", format!("<0.{}.0>", task.number));
     out.push("node", ctx.node_name.as_str());
     out.push("database", format!("shards/{}/{}", task.owner.range, task.owner.database));

@@ -19,8 +19,8 @@ use crate::limits;
 
 /// The interface level that clients test for; settee's own version stands in `vendor`.
 const INTERFACE_VERSION: &str = "3.5.0";
-const FEATURES: [&str; 6] =
-    ["quickjs", "access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
+const FEATURES: [&str; 7] =
+    ["search", "quickjs", "access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
 
 /// `GET /`
 pub fn welcome(ctx: &Context) -> Reply {

@@ -80,7 +80,8 @@ fn reads(at: &InDatabase, verb: Verb) -> bool {
             | InDatabase::Restore
             | InDatabase::Snapshot
             | InDatabase::SyncShards
-            | InDatabase::ViewCleanup,
+            | InDatabase::ViewCleanup
+            | InDatabase::SearchCleanup,
             Verb::Post,
         ) => false,
         _ => true,

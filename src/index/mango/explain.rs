@@ -1,9 +1,12 @@
 //! What `_explain` tells of a query (`conformance/cases/queries`).
 
+use std::collections::BTreeSet;
+
 use super::bookmark::NIL;
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::planner::{is_covering, is_usable};
 use super::request::FindRequest;
+use super::text::{TextIndex, TextQuery};
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 use crate::document::selector::{FieldRange, IndexRange};
@@ -59,6 +62,35 @@ pub fn explain(
         }
         answer.push("covering", covers(request, choice));
     }
+    Value::Object(answer)
+}
+
+/// The answer for a query that a text index answers.
+pub fn explain_text(
+    request: &FindRequest,
+    (index, query, sort): (&TextIndex, &TextQuery, &[String]),
+    indexes: &[FieldIndex],
+    asked: Asked<'_>,
+) -> Value {
+    let mut answer = Object::new();
+    answer.push("dbname", asked.database);
+    answer.push("index", index.to_value());
+    answer.push("partitioned", asked.partitioned);
+    answer.push("selector", request.selector.to_value());
+    let mut opts = options(request, asked.partition);
+    if let (Value::Object(opts), None) = (&mut opts, &request.bookmark) {
+        opts.insert("bookmark", Vec::new());
+    }
+    answer.push("opts", opts);
+    answer.push("limit", request.limit);
+    answer.push("skip", request.skip);
+    answer.push("fields", fields(request));
+    answer.push("index_candidates", candidates(request, &Err(()), indexes));
+    answer.push("selector_hints", Value::Array(vec![hints(request), text_hints(request, query)]));
+    answer.push("query", query.text.as_str());
+    answer.push("partition", asked.partition.map_or(Value::Null, Value::from));
+    let parts = sort.iter().map(|part| part.as_str().into()).collect::<Vec<Value>>();
+    answer.push("sort", if parts.is_empty() { "relevance".into() } else { Value::Array(parts) });
     Value::Object(answer)
 }
 
@@ -128,6 +160,19 @@ fn hints(request: &FindRequest) -> Value {
         ("type", "json".into()),
         ("indexable_fields", list(indexable.iter().copied().collect())),
         ("unindexable_fields", list(others)),
+    ])
+}
+
+/// Which fields a text index would be asked for.
+fn text_hints(request: &FindRequest, query: &TextQuery) -> Value {
+    let name = |field: &String| field.rsplit_once(':').map_or(field.clone(), |(name, _)| name.to_owned());
+    let indexable: BTreeSet<String> = query.fields.iter().flatten().map(name).collect();
+    let others: Vec<Value> =
+        request.selector.fields().into_iter().filter(|name| !indexable.contains(*name)).map(Value::from).collect();
+    object([
+        ("type", "text".into()),
+        ("indexable_fields", indexable.into_iter().map(Value::from).collect::<Vec<_>>().into()),
+        ("unindexable_fields", others.into()),
     ])
 }
 

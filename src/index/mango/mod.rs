@@ -12,6 +12,7 @@ mod mapper;
 pub mod planner;
 pub mod request;
 pub mod spans;
+pub mod text;
 
 use crate::document::json::Value;
 use crate::document::selector::{SelectorError, SelectorErrorKind, erlang_term};

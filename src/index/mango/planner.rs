@@ -62,6 +62,23 @@ pub fn plan(request: &FindRequest, indexes: &[FieldIndex], partitioning: Partiti
     Ok(Plan { index, warnings })
 }
 
+/// Whether an index over fields is found for the request: those come before text indexes. With the names of a text
+/// index, none is.
+pub fn has_usable(request: &FindRequest, indexes: &[FieldIndex], partitioning: Partitioning) -> bool {
+    let fits = |index: &&FieldIndex| index.partitioned == partitioning.query && is_usable(request, index);
+    indexes.iter().filter(fits).any(|index| is_named(request, index) || !index.is_partial())
+}
+
+/// Whether the request names an index of a design document so.
+pub fn names_index(request: &FindRequest, ddoc: &str, name: &str) -> bool {
+    let plain = |text: &str| text.strip_prefix("_design/").unwrap_or(text).to_owned();
+    match request.use_index.as_slice() {
+        [] => false,
+        [wanted] => plain(wanted) == plain(ddoc),
+        [wanted, own, ..] => plain(wanted) == plain(ddoc) && *own == name,
+    }
+}
+
 /// Whether the list of all documents will do.
 fn check_scan(request: &FindRequest, partitioning: Partitioning) -> Result<(), MangoError> {
     if !can_scan(request) {
@@ -96,13 +113,7 @@ fn asked(request: &FindRequest) -> String {
 }
 
 fn is_named(request: &FindRequest, index: &FieldIndex) -> bool {
-    let ddoc = index.ddoc.strip_prefix("_design/").unwrap_or(&index.ddoc);
-    let is_it = |wanted: &str| wanted.strip_prefix("_design/").unwrap_or(wanted) == ddoc;
-    match request.use_index.as_slice() {
-        [] => false,
-        [wanted] => is_it(wanted),
-        [wanted, name, ..] => is_it(wanted) && *name == index.name,
-    }
+    names_index(request, &index.ddoc, &index.name)
 }
 
 /// Whether every matching document is in the index, in the order asked for.

@@ -58,7 +58,8 @@ pub fn irish(text: &mut String) {
     super::filter::to_lower(text);
 }
 
-/// Letters that have no accent which could be taken off, and what they are without it.
+/// Letters that have no accent which could be taken off, and what they are without it: as Lucene 4 has it (Apache
+/// License 2.0).
 const PLAIN: &[(&str, &str)] = &[
     ("ᴀ", "A"),
     ("ɐəɚᶏᶕẚₔⱥ", "a"),

@@ -29,7 +29,7 @@ pub enum Filter {
 
 /// What becomes of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Outcome {
     /// On to the next filter.
     Go,
     /// It is as it should be.
@@ -48,7 +48,7 @@ pub struct Scratch {
 
 impl Filter {
     /// Changes the token in `scratch`.
-    pub fn apply(&self, scratch: &mut Scratch) -> Verdict {
+    pub fn apply(&self, scratch: &mut Scratch) -> Outcome {
         let text = &mut scratch.text;
         match self {
             Filter::Lower => to_lower(text),
@@ -60,7 +60,7 @@ impl Filter {
             }
             Filter::Stop(words) => {
                 if words.contains(text.as_str()) {
-                    return Verdict::Drop;
+                    return Outcome::Drop;
                 }
             }
             Filter::Elision(articles) => elide(text, articles),
@@ -82,11 +82,11 @@ impl Filter {
                 if let Some((_, stem)) = words.iter().find(|(word, _)| word == text) {
                     text.clear();
                     text.push_str(stem);
-                    return Verdict::Done;
+                    return Outcome::Done;
                 }
             }
         }
-        Verdict::Go
+        Outcome::Go
     }
 }
 
@@ -94,9 +94,9 @@ impl Filter {
 pub fn run(filters: &[Filter], scratch: &mut Scratch) -> bool {
     for filter in filters {
         match filter.apply(scratch) {
-            Verdict::Go => {}
-            Verdict::Done => return true,
-            Verdict::Drop => return false,
+            Outcome::Go => {}
+            Outcome::Done => return true,
+            Outcome::Drop => return false,
         }
     }
     true

@@ -63,3 +63,13 @@ fn fragments_are_cut_at_words_and_come_by_their_worth() {
     assert_eq!(marked("fox", HOUND, 20, 1), [">but</b> a [Fox] & a hound"]);
     assert_eq!(marked("fox", COUNT, 20, 1), [" nine ten [fox] eleven"]);
 }
+
+#[test]
+fn the_end_of_a_long_text_is_not_looked_at() {
+    let text = format!("fox {} fox", "word ".repeat(20_000));
+    let found = marked("fox", &text, 1_000_000, 1);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("[fox] word"));
+    assert!(found[0].len() < 60_000, "{} bytes", found[0].len());
+    assert_eq!(marked("fox", &text[4..], 100, 1), [""; 0]);
+}

@@ -1,5 +1,6 @@
 //! Galician: rules of the kind of V. Orengo's for Portuguese, as Lucene has them, with the commoner of their
 //! exceptions.
+//! Rules and words: Apache Lucene 4, Apache License 2.0.
 
 use super::Word;
 

@@ -1,4 +1,5 @@
 //! Greek: G. Ntais' rules, as Lucene has them. Words are in lower case without accents, the final sigma is `σ`.
+//! Rules and words: Apache Lucene 4, Apache License 2.0.
 
 use super::Word;
 

@@ -1,0 +1,316 @@
+//! Full-text searches: one copy of each range is asked, and their answers are made one.
+//!
+//! All nodes ask the copies of a range in one order: the numbers of documents, by which rows stand that are alike
+//! otherwise, are those of a copy. Groups take two rounds: the first finds which there are, the second their rows.
+
+use std::sync::Arc;
+
+use futures_util::future::{join_all, try_join_all};
+use settee_search::search::{Answer, GroupRows, Request, Row, unite};
+
+use super::search_page::Places;
+use crate::coordinator::read::copies::no_answer;
+use crate::coordinator::read::view::ViewError;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::index_calls::{IndexSize, SearchCall, SearchOp, SearchRefusal};
+use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
+use crate::document::id::DocId;
+use crate::index::mango::text::TextMapper;
+use crate::index::search::{
+    Analyzer, Function, NoIndex, ScriptSearchMapper, SearchDefinition, SearchIndex, SearchMapper,
+};
+use crate::index::{IndexError, Owner};
+use crate::script::Program;
+use crate::shard::{Fetched, ShardError, Want};
+
+/// Why a search failed.
+#[derive(Debug)]
+pub enum SearchFailure {
+    /// As views fail.
+    View(ViewError),
+    /// The design document has no such index.
+    NoIndex(NoIndex),
+    /// Nobody knows the index's analyzer.
+    NoAnalyzer,
+    /// The index is kept by partition, and the query names none.
+    PartitionNeeded,
+    /// The query names a partition, and the index is not kept so.
+    PartitionUnknown,
+    /// The bookmark is none.
+    Bookmark,
+    /// The bookmark is of another order.
+    BookmarkOrder,
+    /// See there.
+    Refused(SearchRefusal),
+}
+
+impl<E: Into<ViewError>> From<E> for SearchFailure {
+    fn from(error: E) -> SearchFailure {
+        SearchFailure::View(error.into())
+    }
+}
+
+/// A search.
+#[derive(Clone, Debug)]
+pub struct SearchQuery {
+    /// What is asked of each range.
+    pub request: Request,
+    /// Where the page before ended, as the client said it.
+    pub bookmark: Option<String>,
+    /// Whether the index is to apply first what was written before.
+    pub update: bool,
+}
+
+/// The answer of all ranges.
+#[derive(Clone, Debug)]
+pub struct SearchPage {
+    /// Rows, counts and groups.
+    pub answer: Answer,
+    /// Where the next page begins.
+    pub bookmark: String,
+}
+
+/// A full-text index of a database that can be asked.
+pub struct DatabaseSearch {
+    database: Arc<Database>,
+    program: Program,
+    /// What the design document says about it.
+    pub definition: Arc<SearchDefinition>,
+    analyzer: Analyzer,
+    mapper: Arc<dyn SearchMapper>,
+}
+
+impl Database {
+    /// The full-text index `name` of the design document `id`, as they are now.
+    ///
+    /// # Errors
+    /// [`SearchFailure::View`], [`SearchFailure::NoIndex`], [`SearchFailure::NoAnalyzer`].
+    pub async fn search(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
+        let program = self.program(id).await?;
+        let definition = SearchDefinition::find(program.body(), name, self.map().partitioned);
+        let definition = definition.map_err(SearchFailure::NoIndex)?;
+        self.search_of(&program, Arc::new(definition)).ok_or(SearchFailure::NoAnalyzer)
+    }
+
+    /// `None`: nobody knows its analyzer.
+    pub(in crate::coordinator) fn search_of(
+        self: &Arc<Self>,
+        program: &Program,
+        definition: Arc<SearchDefinition>,
+    ) -> Option<DatabaseSearch> {
+        let analyzer = definition.analyzer.clone().ok()?;
+        let mapper: Arc<dyn SearchMapper> = match &definition.function {
+            Function::Fields(fields) => Arc::new(TextMapper::new(&self.context.indexes, fields)),
+            Function::Script(source) => Arc::new(ScriptSearchMapper::new(self.scripts(), program, source)),
+        };
+        let (database, program) = (Arc::clone(self), program.clone());
+        Some(DatabaseSearch { database, program, definition, analyzer, mapper })
+    }
+}
+
+impl DatabaseSearch {
+    /// The index on a copy of this node.
+    fn on(&self, range: usize, copy: &OwnCopy) -> SearchIndex {
+        let owner = Owner {
+            database: self.database.name.clone(),
+            design: self.program.id().as_str().to_owned(),
+            range: self.database.map().range(range).to_string(),
+            is_search: true,
+        };
+        let what = (&self.definition, &self.analyzer);
+        self.database.context.indexes.search(&copy.shard, what, &self.mapper, owner)
+    }
+
+    /// What the index on a copy of this node answers.
+    pub(in crate::coordinator) async fn search_own(
+        &self,
+        range: usize,
+        copy: &OwnCopy,
+        request: Request,
+        update: bool,
+    ) -> Result<Result<Answer, SearchRefusal>, IndexError> {
+        let index = self.on(range, copy);
+        if update {
+            index.update().await?;
+        }
+        match index.search(request).await? {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(error) => Ok(Err(SearchRefusal::try_from(error)?)),
+        }
+    }
+
+    /// What there is of it on a copy of this node.
+    pub(in crate::coordinator) async fn size_of_own(
+        &self,
+        range: usize,
+        copy: &OwnCopy,
+    ) -> Result<IndexSize, IndexError> {
+        let header = self.on(range, copy).header().await?.unwrap_or_default();
+        Ok(IndexSize {
+            documents: header.documents(),
+            deleted: header.deleted(),
+            bytes: header.bytes(),
+            position: header.position,
+            last: copy.replica_position().position,
+        })
+    }
+
+    /// Brings the index on the copies that this node holds up to date, without haste. One that is damaged or not filled
+    /// yet is nothing to the others.
+    pub(in crate::coordinator) async fn update_own_gently(&self) {
+        let update = |range: usize| async move {
+            match self.database.own_copy(range).await? {
+                Some(copy) => self.on(range, &copy).update_gently().await,
+                None => Ok(()),
+            }
+        };
+        for done in join_all(self.database.ranges().into_iter().map(update)).await {
+            if let Err(error) = done {
+                tracing::debug!(database = self.database.name, %error, "a search index was not brought up to date");
+            }
+        }
+    }
+
+    fn call(&self, op: SearchOp) -> SearchCall {
+        let design = (self.program.id().clone(), self.program.body().to_vec().into());
+        SearchCall { design, signature: self.definition.signature.0, op }
+    }
+
+    async fn search_on(
+        &self,
+        range: usize,
+        copy: &RangeCopy,
+        request: Request,
+        update: bool,
+    ) -> Result<Result<Answer, SearchRefusal>, IndexError> {
+        match copy {
+            RangeCopy::Own(copy) => self.search_own(range, copy, request, update).await,
+            RangeCopy::Remote(copy) => {
+                copy.search(self.call(SearchOp::Search { request: Box::new(request), update })).await
+            }
+        }
+    }
+
+    /// What one copy of a range answers.
+    async fn search_range(&self, range: usize, request: Request, update: bool) -> Result<Answer, SearchFailure> {
+        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
+        for copy in self.copies(range).await? {
+            match self.search_on(range, &copy, request.clone(), update).await {
+                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
+                    if let IndexError::Shard(before) = failed {
+                        failed = IndexError::Shard(no_answer(before, error));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+                Ok(answer) => return answer.map_err(SearchFailure::Refused),
+            }
+        }
+        Err(failed.into())
+    }
+
+    /// The copies of a range in the order in which all nodes ask them.
+    async fn copies(&self, range: usize) -> Result<Vec<RangeCopy>, ShardError> {
+        let layout = self.database.layout();
+        Ok(self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?))
+    }
+
+    fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
+        match partition {
+            Some(name) => vec![self.database.map().index_of_partition(name)],
+            None => self.database.ranges(),
+        }
+    }
+
+    /// What all ranges answer.
+    ///
+    /// # Errors
+    /// [`SearchFailure`]; where one range refuses a search, all do.
+    pub async fn ask(&self, query: SearchQuery) -> Result<SearchPage, SearchFailure> {
+        let SearchQuery { mut request, bookmark, update } = query;
+        // A request with a token sees what the token stands for.
+        let update = update || self.database.floor.is_some();
+        match (&request.partition, self.definition.partitioned) {
+            (None, true) => return Err(SearchFailure::PartitionNeeded),
+            (Some(_), false) => return Err(SearchFailure::PartitionUnknown),
+            _ => {}
+        }
+        let mut places = bookmark.map_or(Ok(Places::default()), |text| Places::parse(&text))?;
+        places.check(request.sort.len().max(1))?;
+        let ranges = self.ranges(request.partition.as_deref());
+        let answers = self.round(&ranges, &request, &places, update).await?;
+        let (mut answer, from) = unite(&request, answers);
+        if let Some(group) = &mut request.group {
+            let found: Vec<GroupRows> = answer.groups.take().unwrap_or_default();
+            if found.is_empty() {
+                answer.groups = Some(Vec::new());
+            } else {
+                group.only = Some(found.into_iter().map(|group| group.by).collect());
+                let answers = self.round(&ranges, &request, &places, update).await?;
+                answer = unite(&request, answers).0;
+            }
+            return Ok(SearchPage { answer, bookmark: String::new() });
+        }
+        let map = self.database.map();
+        for (row, at) in answer.rows.iter().zip(from) {
+            let Some(range) = ranges.get(at).map(|range| map.range(*range)) else { continue };
+            places.note((range.begin, range.end), row.order.clone());
+        }
+        Ok(SearchPage { answer, bookmark: places.encode() })
+    }
+
+    async fn round(
+        &self,
+        ranges: &[usize],
+        request: &Request,
+        places: &Places,
+        update: bool,
+    ) -> Result<Vec<Answer>, SearchFailure> {
+        let map = self.database.map();
+        let one = |range: &usize| {
+            let hashes = map.range(*range);
+            let request = Request { after: places.of((hashes.begin, hashes.end)), ..request.clone() };
+            self.search_range(*range, request, update)
+        };
+        try_join_all(ranges.iter().map(one)).await
+    }
+
+    /// What there is of it in all ranges.
+    ///
+    /// # Errors
+    /// As of views.
+    pub async fn size(&self) -> Result<IndexSize, SearchFailure> {
+        let one = |range: usize| async move {
+            let mut failed = ShardError::NoCopy { copies: self.database.copies_of(range) };
+            for copy in self.copies(range).await? {
+                let size = match &copy {
+                    RangeCopy::Own(copy) => self.size_of_own(range, copy).await,
+                    RangeCopy::Remote(copy) => copy.search(self.call(SearchOp::Size)).await,
+                };
+                match size {
+                    Err(IndexError::Shard(error)) if is_away(&error) => failed = no_answer(failed, error),
+                    size => return size.map_err(SearchFailure::from),
+                }
+            }
+            Err(failed.into())
+        };
+        let sizes: Vec<IndexSize> = try_join_all(self.database.ranges().into_iter().map(one)).await?;
+        Ok(sizes.into_iter().fold(IndexSize::default(), |sum, one| IndexSize {
+            documents: sum.documents + one.documents,
+            deleted: sum.deleted + one.deleted,
+            bytes: sum.bytes + one.bytes,
+            position: sum.position + one.position,
+            last: sum.last + one.last,
+        }))
+    }
+
+    /// The documents of the first rows as they are now, as many as may be in memory together, one at least; `None` for
+    /// one that is gone.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn documents(&self, rows: &[Row]) -> Result<Vec<Option<Fetched>>, SearchFailure> {
+        let most = rows.len().min(crate::limits::DOCS_PER_FETCH);
+        let wants: Vec<(DocId, Want)> = rows[..most].iter().map(|row| (DocId::new(&row.id), Want::Winner)).collect();
+        Ok(self.database.fetch_first(&wants, Some(1), crate::limits::FETCH_BYTES).await.map_err(ViewError::from)?)
+    }
+}

@@ -1,0 +1,148 @@
+//! Full-text searches over several ranges and nodes: one order, pages, groups, splits.
+
+use settee_search::search::{Group, Request, Sort};
+
+use super::cluster::{Cluster, write};
+use super::reshard::split_all;
+use super::*;
+
+const DOCS: usize = 60;
+const DESIGN: &str = r#"{"autoupdate":false,"indexes":{"i":{"index":
+    "function (doc) { index('default', doc.t); index('n', doc.n, {store: true}); index('g', doc.g); }"}}}"#;
+
+fn text(n: usize) -> String {
+    format!(r#"{{"t":"apple {}","n":{n},"g":"g{}"}}"#, if n.is_multiple_of(2) { "even" } else { "odd" }, n % 3)
+}
+
+fn query(query: &str, limit: usize) -> SearchQuery {
+    let sort = vec![Sort::Field { name: "n".to_owned(), is_text: false, reverse: false }];
+    let request = Request { query: query.to_owned(), limit, sort, ..Request::default() };
+    SearchQuery { request, bookmark: None, update: true }
+}
+
+async fn page(database: &Arc<Database>, query: SearchQuery) -> SearchPage {
+    database.search(&id("_design/d"), "i").await.unwrap().ask(query).await.unwrap()
+}
+
+fn ids(page: &SearchPage) -> Vec<String> {
+    page.answer.rows.iter().map(|row| row.id.clone()).collect()
+}
+
+async fn filled(database: &Arc<Database>) {
+    put(database, "_design/d", DESIGN).await;
+    let edits = (0..DOCS).map(|n| request(&format!("d{n:02}"), &text(n))).collect();
+    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+}
+
+/// All ids that pages of a size show one after the other.
+async fn all_pages(database: &Arc<Database>, size: usize) -> Vec<String> {
+    let (mut all, mut bookmark) = (Vec::new(), None);
+    loop {
+        let next = page(database, SearchQuery { bookmark, ..query("apple", size) }).await;
+        if next.answer.rows.is_empty() {
+            return all;
+        }
+        all.extend(ids(&next));
+        bookmark = Some(next.bookmark);
+    }
+}
+
+fn numbered(range: impl IntoIterator<Item = usize>) -> Vec<String> {
+    range.into_iter().map(|n| format!("d{n:02}")).collect()
+}
+
+#[tokio::test]
+async fn pages_of_several_ranges_are_in_one_order_and_miss_nothing() {
+    let (_world, _coordinator, database) = database(5).await;
+    filled(&database).await;
+    let first = page(&database, query("apple", 7)).await;
+    assert_eq!((ids(&first), first.answer.total), (numbered(0..7), DOCS as u64));
+    for size in [1, 7, 200] {
+        assert_eq!(all_pages(&database, size).await, numbered(0..DOCS), "pages of {size}");
+    }
+    assert_eq!(ids(&page(&database, query("odd", 3)).await), numbered([1, 3, 5]));
+}
+
+#[tokio::test]
+async fn a_bookmark_holds_on_when_documents_are_written() {
+    let (_world, _coordinator, database) = database(3).await;
+    filled(&database).await;
+    let first = page(&database, query("apple", 10)).await;
+    put(&database, "d00a", r#"{"t":"apple","n":0.5,"g":""}"#).await;
+    put(&database, "d10a", r#"{"t":"apple","n":10.5,"g":""}"#).await;
+    let next = page(&database, SearchQuery { bookmark: Some(first.bookmark), ..query("apple", 3) }).await;
+    assert_eq!(ids(&next), ["d10", "d10a", "d11"]);
+}
+
+#[tokio::test]
+async fn groups_of_several_ranges_are_whole() {
+    let (_world, _coordinator, database) = database(4).await;
+    filled(&database).await;
+    let mut asked = query("apple", 2);
+    let sort = vec![Sort::Field { name: "g".to_owned(), is_text: true, reverse: true }];
+    asked.request.group = Some(Group { field: "g".to_owned(), limit: 2, sort, only: None });
+    let groups = page(&database, asked).await.answer.groups.unwrap();
+    let shown: Vec<(Option<&str>, u64, Vec<&str>)> = groups
+        .iter()
+        .map(|group| (group.by.as_deref(), group.total, group.rows.iter().map(|row| row.id.as_str()).collect()))
+        .collect();
+    assert_eq!(shown, [(Some("g2"), 20, vec!["d02", "d05"]), (Some("g1"), 20, vec!["d01", "d04"])]);
+}
+
+#[tokio::test]
+async fn a_search_without_update_builds_nothing_and_one_with_it_sees_every_write() {
+    let (_world, _coordinator, database) = database(2).await;
+    filled(&database).await;
+    let stale = SearchQuery { update: false, ..query("apple", 1) };
+    assert_eq!(page(&database, stale.clone()).await.answer.total, 0);
+    assert_eq!(page(&database, query("apple", 1)).await.answer.total, DOCS as u64);
+    put(&database, "new", r#"{"t":"apple","n":0,"g":""}"#).await;
+    assert_eq!(page(&database, stale).await.answer.total, DOCS as u64);
+    assert_eq!(page(&database, query("apple", 1)).await.answer.total, DOCS as u64 + 1);
+}
+
+#[tokio::test]
+async fn every_node_answers_the_same_of_copies_that_it_does_not_hold() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 4, 1).await.unwrap();
+    write(&cluster.db(0), "_design/d", DESIGN, None).await.unwrap();
+    for n in 0..12 {
+        write(&cluster.db(n % 3), &format!("d{n:02}"), &text(n), None).await.unwrap();
+    }
+    for at in 0..3 {
+        assert_eq!(all_pages(&cluster.db(at), 5).await, numbered(0..12), "asked of node {at}");
+        let size = cluster.db(at).search(&id("_design/d"), "i").await.unwrap().size().await.unwrap();
+        assert_eq!((size.documents, size.deleted), (12, 0), "asked of node {at}");
+    }
+    let refused = cluster.db(1).search(&id("_design/d"), "i").await.unwrap().ask(query("a[", 1)).await;
+    assert!(matches!(refused, Err(SearchFailure::Refused(SearchRefusal::Refused(_)))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_halves_of_a_range_have_an_index_of_their_own() {
+    let (world, coordinator, database) = database(2).await;
+    filled(&database).await;
+    let before = page(&database, query("apple", 10)).await;
+    drop(database);
+    split_all(&coordinator, &world).await;
+    let database = coordinator.database("db").unwrap();
+    assert_eq!(all_pages(&database, 9).await, numbered(0..DOCS));
+    let next = page(&database, SearchQuery { bookmark: Some(before.bookmark), ..query("apple", 4) }).await;
+    assert_eq!(ids(&next), numbered(10..14), "a bookmark from before goes on");
+}
+
+#[tokio::test]
+async fn a_clean_up_removes_what_no_design_document_names() {
+    let (_world, _coordinator, database) = database(2).await;
+    filled(&database).await;
+    assert_eq!(page(&database, query("apple", 1)).await.answer.total, DOCS as u64);
+    database.clean_up_views().await.unwrap();
+    let size = async || database.search(&id("_design/d"), "i").await.unwrap().size().await.unwrap().documents;
+    assert_eq!(size().await, DOCS as u64, "what is named stays");
+    let found = database.fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap();
+    let rev = found.tree.winner().unwrap().rev;
+    database.delete(&id("_design/d"), Some(rev), WriteOptions::default()).await.unwrap();
+    database.clean_up_views().await.unwrap();
+    put(&database, "_design/d", DESIGN).await;
+    assert_eq!(size().await, 0);
+}

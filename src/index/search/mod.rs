@@ -1,0 +1,156 @@
+//! Full-text indexes: segments of `settee_search` beside the documents of a shard copy.
+//!
+//! A [`SearchIndex`] is one index on one shard copy. `build.rs` follows the shard's sequence as builds of views do:
+//! each batch of documents makes a segment, and segment, the numbers of its documents, what of older segments counts no
+//! more and the position are one commit (`write.rs`). A document's number is the sequence of its last change as it was
+//! indexed. Small segments are merged by the build (`merge.rs`). Segments are kept in pieces (`pieces.rs`), of which
+//! those that searches need are in memory (`open.rs`).
+//!
+//! Records lie where those of views do, so that the same rooms remove them: `Indexes::clean_up`, and the shard copy
+//! when it goes. The lock of the writer and what is known of removals are those of views, too.
+
+mod build;
+mod definition;
+mod mapper;
+mod merge;
+mod open;
+mod pieces;
+mod record;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use settee_search::analysis::Analyzer;
+use settee_search::search::{Answer, Limits, Request, SearchError};
+
+use super::tasks::{Owner, Tasks};
+use super::{IndexError, Indexes, Slot};
+use crate::limits;
+use crate::shard::ShardCopy;
+use crate::world::{Env, Pool};
+use open::Lost;
+
+pub use definition::{Function, NoIndex, SearchDefinition, analyzer_of};
+pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper};
+pub(super) use open::OpenIndexes;
+pub use record::{SearchHeader, SegmentInfo};
+
+/// One full-text index on one shard copy. Cheap to clone.
+#[derive(Clone)]
+pub struct SearchIndex {
+    env: Env,
+    copy: ShardCopy,
+    definition: Arc<SearchDefinition>,
+    analyzer: Analyzer,
+    mapper: Arc<dyn SearchMapper>,
+    slot: Arc<Slot>,
+    open: Arc<OpenIndexes>,
+    owner: Arc<Owner>,
+    tasks: Tasks,
+}
+
+impl fmt::Debug for SearchIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SearchIndex({:?}, {:?})", self.copy, self.definition.signature)
+    }
+}
+
+impl Indexes {
+    /// A full-text index on a shard copy, whose text `analyzer` cuts. Touches memory only.
+    pub fn search(
+        &self,
+        copy: &ShardCopy,
+        (definition, analyzer): (&Arc<SearchDefinition>, &Analyzer),
+        mapper: &Arc<dyn SearchMapper>,
+        owner: Owner,
+    ) -> SearchIndex {
+        SearchIndex {
+            env: self.env.clone(),
+            copy: copy.clone(),
+            definition: Arc::clone(definition),
+            analyzer: analyzer.clone(),
+            mapper: Arc::clone(mapper),
+            slot: self.slot(copy.id(), definition.signature),
+            open: Arc::clone(&self.open),
+            owner: Arc::new(owner),
+            tasks: self.tasks.clone(),
+        }
+    }
+}
+
+/// Tells a search that nobody waits for it any more.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Bounds of one search.
+fn limits_of_search() -> Limits {
+    Limits { terms: limits::SEARCH_TERMS_MAX, clauses: limits::SEARCH_CLAUSES_MAX, depth: limits::SEARCH_DEPTH_MAX }
+}
+
+impl SearchIndex {
+    /// What it answers as it is now. It ends when the caller stops waiting.
+    ///
+    /// # Errors
+    /// [`SearchError`], within that what could not be read.
+    pub async fn search(&self, request: Request) -> Result<Result<Answer, SearchError>, IndexError> {
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let _waiting = Waiting(Arc::clone(&is_wanted));
+        let request = Arc::new(request);
+        for _ in 0..limits::SEARCH_RESTARTS {
+            let (request, analyzer, wanted) = (Arc::clone(&request), self.analyzer.clone(), Arc::clone(&is_wanted));
+            let job = move |parts: &[settee_search::segment::Part]| {
+                let mut go_on = || wanted.load(Ordering::Relaxed);
+                settee_search::search::search(parts, &analyzer, &request, &limits_of_search(), &mut go_on)
+            };
+            match self.on_state(job).await {
+                Err(Lost::Gone) => {}
+                Err(Lost::Failed(error)) => return Err(error),
+                Err(Lost::TooLarge) => {
+                    let most = limits::SEARCH_HELD_BYTES >> 20;
+                    let reason = format!("The search reads more than {most} MB of a shard's index.");
+                    return Ok(Err(SearchError::TooCostly(reason)));
+                }
+                Ok(Err(SearchError::Segment(error))) => return Err(open::damaged(error).into()),
+                Ok(done) => return Ok(done),
+            }
+        }
+        Err(IndexError::Stopped)
+    }
+
+    async fn on_state<T, J>(&self, job: J) -> Result<T, Lost>
+    where
+        T: Send + 'static,
+        J: Fn(&[settee_search::segment::Part]) -> T + Send + Sync + 'static,
+    {
+        let opened = self.state().await;
+        let done = match opened {
+            Ok(state) => self.on_segments(Pool::Foreground, &state.segments, job).await,
+            Err(lost) => Err(lost),
+        };
+        match &done {
+            // What is kept may be of before a merge.
+            Err(Lost::Gone | Lost::TooLarge) => self.open.forget(self.cache_key()),
+            _ => self.weigh_open(),
+        }
+        done
+    }
+
+    /// Whether it is known to have applied all that is committed.
+    pub fn is_current(&self) -> bool {
+        self.slot.known().complete_at >= *self.copy.watch().borrow()
+    }
+
+    /// Whether it is being built.
+    pub fn is_building(&self) -> bool {
+        self.slot.builders.load(Ordering::Relaxed) > 0
+    }
+}

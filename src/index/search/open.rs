@@ -1,0 +1,263 @@
+//! Open indexes: segments in memory as far as searches needed them, within what a node keeps of all indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use settee_search::segment::{Deleted, Part, Segment, SegmentError};
+
+use super::SearchIndex;
+use super::pieces::Pieces;
+use super::record::{Keys, SearchHeader, SegmentInfo};
+use crate::index::{IndexError, Signature};
+use crate::limits;
+use crate::shard::{ShardError, ShardId};
+use crate::storage::{StorageError, View};
+use crate::world::sync::Mutex;
+use crate::world::{Pool, lock};
+
+/// A segment of which some is in memory.
+#[derive(Clone)]
+pub(super) struct Opened {
+    pub info: SegmentInfo,
+    pub pieces: Arc<Pieces>,
+    segment: Segment,
+    deleted: Arc<Deleted>,
+}
+
+impl Opened {
+    pub fn part(&self) -> Part {
+        Part { segment: self.segment.clone(), deleted: Arc::clone(&self.deleted) }
+    }
+}
+
+/// An index as it stood at one time.
+#[derive(Clone)]
+pub(super) struct State {
+    pub header: SearchHeader,
+    pub segments: Arc<[Opened]>,
+}
+
+impl State {
+    fn memory(&self) -> usize {
+        self.segments.iter().map(|opened| opened.pieces.memory() + opened.segment.memory()).sum()
+    }
+}
+
+/// Why a job on segments did not come to its end.
+pub(super) enum Lost {
+    /// A segment is not there any more: it was merged.
+    Gone,
+    /// It needs more of the segments than one job may hold.
+    TooLarge,
+    Failed(IndexError),
+}
+
+impl<E: Into<IndexError>> From<E> for Lost {
+    fn from(error: E) -> Lost {
+        Lost::Failed(error.into())
+    }
+}
+
+/// What is open on a node.
+#[derive(Default)]
+pub(in crate::index) struct OpenIndexes(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    states: BTreeMap<(ShardId, Signature), Kept>,
+    /// Counts uses.
+    uses: u64,
+    /// Counts commits.
+    changes: u64,
+}
+
+struct Kept {
+    state: State,
+    /// Whether nothing was committed since.
+    is_current: bool,
+    used: u64,
+}
+
+impl OpenIndexes {
+    fn get(&self, key: (ShardId, Signature)) -> Option<(State, bool)> {
+        let mut open = lock(&self.0);
+        open.uses += 1;
+        let used = open.uses;
+        let kept = open.states.get_mut(&key)?;
+        kept.used = used;
+        Some((kept.state.clone(), kept.is_current))
+    }
+
+    /// Keeps a state that was read when there were so many commits, and of all states those that were used last.
+    fn keep(&self, key: (ShardId, Signature), state: State, changes: u64) {
+        let mut open = lock(&self.0);
+        open.uses += 1;
+        let (used, is_current) = (open.uses, open.changes == changes);
+        open.states.insert(key, Kept { state, is_current, used });
+        open.shrink();
+    }
+
+    /// An index changes: what is kept of it helps to open it again.
+    pub fn note_change(&self, key: (ShardId, Signature)) {
+        let mut open = lock(&self.0);
+        open.changes += 1;
+        if let Some(kept) = open.states.get_mut(&key) {
+            kept.is_current = false;
+        }
+    }
+
+    /// An index is removed.
+    pub fn forget(&self, key: (ShardId, Signature)) {
+        let mut open = lock(&self.0);
+        open.changes += 1;
+        open.states.remove(&key);
+    }
+
+    /// Commits so far.
+    fn changes(&self) -> u64 {
+        lock(&self.0).changes
+    }
+}
+
+impl Open {
+    fn shrink(&mut self) {
+        let most = limits::SEARCH_OPEN_BYTES;
+        let sizes: BTreeMap<_, _> = self.states.iter().map(|(key, kept)| (*key, kept.state.memory())).collect();
+        let mut sum: usize = sizes.values().sum();
+        while sum > most {
+            let Some(oldest) = self.states.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key) else {
+                return;
+            };
+            sum -= sizes.get(&oldest).copied().unwrap_or_default();
+            self.states.remove(&oldest);
+        }
+    }
+}
+
+impl SearchIndex {
+    pub(super) fn cache_key(&self) -> (ShardId, Signature) {
+        (self.copy.id(), self.definition.signature)
+    }
+
+    /// The index as it is stored now.
+    pub(super) async fn state(&self) -> Result<State, Lost> {
+        // Before all that is read: what is removed meanwhile is not kept, and not used again.
+        let (removals, changes) = (self.slot.known().removals, self.open.changes());
+        let kept = self.open.get(self.cache_key());
+        if let Some((state, true)) = kept {
+            return Ok(state);
+        }
+        let keys = Keys(self.copy.id(), self.definition.signature);
+        let read = move |view: &dyn View, _| {
+            let header = view.get(&keys.header())?.map(|bytes| SearchHeader::decode(&bytes)).transpose()?;
+            let header = header.flatten().unwrap_or_default();
+            let mut deleted = Vec::with_capacity(header.segments.len());
+            for segment in &header.segments {
+                let bytes = if segment.deleted > 0 { view.get(&keys.deleted(segment.id))? } else { None };
+                deleted.push(bytes.map(|bytes| Deleted::parse(&bytes)).transpose().map_err(corrupt)?);
+            }
+            Ok((header, deleted))
+        };
+        let (header, deleted) = self.copy.read_records(Pool::Foreground, read).await?;
+        let known: BTreeMap<u64, Opened> = kept
+            .filter(|_| self.slot.known().removals == removals)
+            .into_iter()
+            .flat_map(|(state, _)| state.segments.to_vec())
+            .map(|opened| (opened.info.id, opened))
+            .collect();
+        let mut segments = Vec::with_capacity(header.segments.len());
+        for (info, deleted) in header.segments.iter().zip(deleted) {
+            let deleted = Arc::new(deleted.unwrap_or_default());
+            segments.push(match known.get(&info.id).filter(|opened| opened.info.bytes == info.bytes) {
+                Some(opened) => Opened { info: *info, deleted, ..opened.clone() },
+                None => self.open_segment(*info, deleted).await?,
+            });
+        }
+        let state = State { header, segments: segments.into() };
+        if self.slot.known().removals == removals {
+            self.open.keep(self.cache_key(), state.clone(), changes);
+        }
+        Ok(state)
+    }
+
+    async fn open_segment(&self, info: SegmentInfo, deleted: Arc<Deleted>) -> Result<Opened, Lost> {
+        let pieces = Arc::new(Pieces::new(info.bytes, limits::SEARCH_PIECE_BYTES));
+        loop {
+            let source = Arc::clone(&pieces);
+            let opened = self.env.blocking(Pool::Foreground, move || Segment::open(source)).await;
+            if self.read_missing(info, &pieces).await? {
+                continue;
+            }
+            let segment = opened.map_err(|error| Lost::from(damaged(error)))?;
+            return Ok(Opened { info, pieces, segment, deleted });
+        }
+    }
+
+    /// Reads the pieces that a job lacked; whether it lacked any.
+    async fn read_missing(&self, info: SegmentInfo, pieces: &Arc<Pieces>) -> Result<bool, Lost> {
+        let missing: BTreeSet<u32> = pieces.take_missing();
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let keys = Keys(self.copy.id(), self.definition.signature);
+        let mut missing: Vec<u32> = missing.into_iter().collect();
+        while !missing.is_empty() {
+            let some: Vec<u32> = missing.drain(..missing.len().min(PIECES_PER_READ)).collect();
+            let into = Arc::clone(pieces);
+            let read = move |view: &dyn View, _| {
+                for piece in some {
+                    match view.get(&keys.piece(info.id, piece))? {
+                        Some(bytes) => into.put(piece, bytes.into()),
+                        None => return Ok(false),
+                    }
+                }
+                Ok(true)
+            };
+            if !self.copy.read_records(Pool::Foreground, read).await? {
+                return Err(Lost::Gone);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs a job on segments, again and again until it lacks nothing of them.
+    pub(super) async fn on_segments<T, J>(&self, pool: Pool, segments: &[Opened], job: J) -> Result<T, Lost>
+    where
+        T: Send + 'static,
+        J: Fn(&[Part]) -> T + Send + Sync + 'static,
+    {
+        let (job, parts) = (Arc::new(job), segments.iter().map(Opened::part).collect::<Arc<[Part]>>());
+        loop {
+            let refused = || segments.iter().map(|opened| opened.pieces.refused()).sum::<u64>();
+            let before = refused();
+            let (job, parts) = (Arc::clone(&job), Arc::clone(&parts));
+            let done = self.env.blocking(pool, move || job(&parts)).await;
+            let lacked = refused() != before;
+            for opened in segments {
+                self.read_missing(opened.info, &opened.pieces).await?;
+            }
+            if !lacked {
+                return Ok(done);
+            }
+            if segments.iter().map(|opened| opened.pieces.memory()).sum::<usize>() > limits::SEARCH_HELD_BYTES {
+                return Err(Lost::TooLarge);
+            }
+        }
+    }
+
+    /// Counts what a search read anew: what was not used for long goes.
+    pub(super) fn weigh_open(&self) {
+        lock(&self.open.0).shrink();
+    }
+}
+
+/// Pieces that one step of reading takes.
+const PIECES_PER_READ: usize = 4;
+
+pub(super) fn damaged(error: SegmentError) -> ShardError {
+    ShardError::Storage(corrupt(error))
+}
+
+pub(super) fn corrupt(error: SegmentError) -> StorageError {
+    StorageError::Corrupt(error.to_string())
+}
