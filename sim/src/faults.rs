@@ -180,11 +180,6 @@ impl Scene {
                 let node = node.clone();
                 self.proxy.at_request(*after_asked, move || node.power_off());
             }
-            Fault::Pause { for_ms } => {
-                node.pause();
-                let node = node.clone();
-                self.later(*for_ms, move |_| node.resume());
-            }
             Fault::DiskLost { down_ms } => {
                 keeper.stays_down(*down_ms);
                 node.power_off();
@@ -200,6 +195,11 @@ impl Scene {
     fn apply_around(&self, keeper: &Keeper, plan: &Plan, fault: &Fault) {
         let node = &keeper.node;
         match fault {
+            Fault::Pause { for_ms } => {
+                node.pause();
+                let node = node.clone();
+                self.later(*for_ms, move |_| node.resume());
+            }
             Fault::Upgrade { nodes, later, every_ms, down_ms } => {
                 self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
             }

@@ -237,8 +237,8 @@ impl Config {
         self.bool(self.http_section(key), key, default)
     }
 
-    /// Whether answers follow CouchDB 3.5 where the interface specification says otherwise (`[settee] follow`, the table
-    /// in `docs/compatibility.md`).
+    /// Whether answers follow CouchDB 3.5 where the interface specification says otherwise: `[settee] follow`, see
+    /// `docs/compatibility.md`.
     pub fn follows_couchdb(&self) -> bool {
         self.text("settee", "follow", "specification") == "couchdb-3.5"
     }

@@ -292,7 +292,8 @@ impl Database {
         self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
     }
 
-    /// `instance_start_time`: 0, or with `[settee] follow = couchdb-3.5` when it was made, in seconds since the Unix epoch.
+    /// `instance_start_time`: 0, or with `[settee] follow = couchdb-3.5` the time of its creation in seconds since the
+    /// Unix epoch.
     pub fn start_time(&self) -> String {
         if self.context.config.follows_couchdb() { self.known.created_s.to_string() } else { "0".to_owned() }
     }

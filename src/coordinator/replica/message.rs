@@ -692,6 +692,7 @@ mod tests {
     fn a_copy_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
         #[derive(Serialize)]
         struct Older {
+            #[serde(rename = "standing")]
             replica_position: ReplicaPosition,
             documents: u64,
             digest: u128,

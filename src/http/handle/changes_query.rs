@@ -209,7 +209,7 @@ mod tests {
         let args = read(&[("FEED", "live"), ("Include_Docs", "true"), ("descending", "1"), ("limit", "0")]).unwrap();
         assert_eq!(
             (args.feed, args.include_docs, args.descending, args.limit),
-            (Feed::Continuous, true, false, Some(1))
+            (Feed::Continuous, true, false, Some(0))
         );
     }
 

@@ -87,10 +87,7 @@ pub(super) fn read(
         let whole = frames(&bytes, *number, header, flushed, (each, &mut losses))?;
         if !bytes.get(whole.tail.end..).is_some_and(|rest| rest.starts_with(&whole.end_mark(header))) {
             found.torn_at.push((*number, whole.last));
-            if let Some(losses) = &mut losses {
-                let what = format!("journal segment {number:016x} ends torn behind position {}", whole.last);
-                losses.push(Lost::frames(what, bytes.get(whole.tail.end..).unwrap_or_default()));
-            }
+            note_torn(&mut losses, *number, whole.last, bytes.get(whole.tail.end..).unwrap_or_default());
         }
         if planted.has(Bug::AcceptTornTail) {
             let position = header.first.max(whole.last + 1);
@@ -112,6 +109,14 @@ pub(super) fn read(
     }
     found.next = found.end + 2;
     Ok(found)
+}
+
+/// Notes the rest of a segment that ends torn, where losses are noted.
+fn note_torn(losses: &mut Losses<'_>, number: u64, last: Position, rest: &[u8]) {
+    if let Some(losses) = losses {
+        let what = format!("journal segment {number:016x} ends torn behind position {last}");
+        losses.push(Lost::frames(what, rest));
+    }
 }
 
 /// Compares where the journal ends with what the engine has and with the segment that was begun last.
