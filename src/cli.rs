@@ -94,7 +94,7 @@ pub struct Check {
     pub data: PathBuf,
 }
 
-/// Flags of `settee recover`.
+/// Flags of `settee salvage`.
 #[derive(Args, Debug)]
 pub struct Salvage {
     /// The damaged data directory

@@ -38,7 +38,7 @@ pub struct Node {
 
 /// What an operator can do about a data directory that is not whole.
 const WAYS: &str = "Put back what is missing; or fill a member of a cluster anew from the others; or take over what is \
-                    whole with `settee recover`: docs/operations.md, 'When a node does not start'";
+                    whole with `settee salvage`: docs/operations.md, 'When a node does not start'";
 
 /// What kept a node from starting: one line for its operator.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ const SERVER_ROWS: &[Row] = &[
     ("POST", "/_session", r#"{"name":"joe","password":"pw"}"#, Open),
     ("DELETE", "/_session", "", Open),
     ("POST", "/_replicate", r#"{"replication_id":"none","cancel":true}"#, Named),
-    ("POST", "/_search_analyze", r#"{"analyzer":"standard","text":"a"}"#, Open),
+    ("POST", "/_search_analyze", r#"{"analyzer":"standard","text":"a"}"#, Server),
     ("GET", "/_all_dbs", "", Server),
     ("GET", "/_dbs_info", "", Server),
     ("POST", "/_dbs_info", r#"{"keys":["{d}"]}"#, Server),

@@ -19,7 +19,7 @@ pub const CLUSTER_GREETINGS_MAX: usize = 64;
 pub const CLUSTER_GREETINGS_PER_ADDRESS: usize = 16;
 /// Addresses of members that are remembered as such: those of all members of a large cluster, and where they moved.
 pub const CLUSTER_PROVEN_ADDRESSES: usize = 1024;
-/// Documents that `settee recover` names for one damaged part of the journal; further ones are counted.
+/// Documents that `settee salvage` names for one damaged part of the journal; further ones are counted.
 pub const SALVAGE_NAMED: usize = 1000;
 /// The least `[settee] disk_reserve_mb` but 0, which turns it off: what a node writes between two looks at the disk,
 /// and what it must write later for what it has taken.

@@ -107,7 +107,6 @@ pub(super) fn read(
     if let Some(torn) = found.torn.take() {
         torn.writes().iter().for_each(|(key, value)| each(found.end + 1, key, value.as_deref()));
     }
-    found.next = found.end + 2;
     Ok(found)
 }
 
@@ -137,6 +136,7 @@ fn finish(
         }
         found.end = end.max(flushed);
     }
+    found.next = found.end + 2;
     Ok(())
 }
 
