@@ -107,7 +107,7 @@ mod tests {
                 counters.filter(|(name, _)| name.contains(what)).map(|(_, count)| *count).sum::<u64>()
             };
             forgotten += count("tombstones were forgotten");
-            given_up += count("gave up what the others had forgotten");
+            given_up += count("discarded what the others had collected");
             failures.extend(report.failure.map(|failure| format!("forgotten-{number}: {failure}")));
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
