@@ -350,10 +350,12 @@ async fn carry_out(weak: Weak<Coordinator>, request: RebalanceRequest, round: u6
         moving.borrow_and_update();
         if planned.is_empty() || members.has_changed().unwrap_or(false) {
             members.borrow_and_update();
+            // Before the others are asked, which takes time: moves wait for a node that goes meanwhile, but a plan
+            // without it may be empty, which ends the request.
+            planned = coordinator.plan_rebalance(&request).await.into();
             if !coordinator.is_last_request(round, std::mem::take(&mut is_new)).await {
                 break;
             }
-            planned = coordinator.plan_rebalance(&request).await.into();
         }
         let under_way = coordinator.moves_under_way();
         if planned.is_empty() && under_way.is_empty() {
