@@ -61,9 +61,14 @@ async fn until(cluster: &Cluster, what: &str, done: impl Fn(&Cluster) -> bool) {
 }
 
 async fn pair() -> (TestNode, TestNode) {
-    let a = start("a@127.0.0.1", &[SECRET]).await;
+    pair_with(&[]).await
+}
+
+/// Two nodes with settings of their own.
+async fn pair_with(settings: &[&str]) -> (TestNode, TestNode) {
+    let a = start("a@127.0.0.1", &[&[SECRET], settings].concat()).await;
     let seed = format!("cluster/seeds=a@127.0.0.1={}", a.contact());
-    let b = start("b@127.0.0.1", &[SECRET, &seed]).await;
+    let b = start("b@127.0.0.1", &[&[SECRET, seed.as_str()], settings].concat()).await;
     until(&b, "b reaches a", |b| b.is_up(&"a@127.0.0.1".into())).await;
     until(&a, "a reaches b", |a| a.is_up(&"b@127.0.0.1".into())).await;
     (a, b)
@@ -129,7 +134,8 @@ async fn a_node_alone_calls_itself_and_nobody_else() {
 
 #[tokio::test]
 async fn nodes_call_each_other_with_bodies_of_any_size() {
-    let (a, b) = pair().await;
+    // To copy the largest ones takes a busy machine longer than other tests wait for a sign of life.
+    let (a, b) = pair_with(&["cluster/suspect_ms=15000"]).await;
     a.serve(Service::Sync, Arc::new(Echo::default()));
     assert_eq!(ask(&b, &a, "who").await, Ok(Bytes::from_static(b"b@127.0.0.1 19")));
     assert_eq!(ask(&b, &a, "refuse").await, Err(CallError::Refused("not today".to_owned())));
