@@ -24,7 +24,7 @@ use crate::world::{self, Disk, Pool};
 
 /// The worker in which the page tries functions that a user types. Only there may text become code, and nothing of it
 /// reaches the page, the network or the cookie.
-const TRIAL_WORKER: &str = "js/trial-worker.js";
+const TRIAL_WORKER: &str = "js/trial_worker.js";
 const TRIAL_POLICY: &str = "default-src 'none'; script-src 'unsafe-eval'; frame-ancestors 'none'";
 
 /// Browsers ask each time whether a file is as it was: an upgrade of the node counts with the next click.
