@@ -30,7 +30,30 @@ macro_rules! assets {
 }
 
 /// All files of the page, one a line, sorted.
-const FILES: &[Asset] = assets!["app.css", "app.js", "index.html",];
+const FILES: &[Asset] = assets! {
+    "app.css",
+    "app.js",
+    "icon.svg",
+    "index.html",
+    "js/api.js",
+    "js/dom.js",
+    "js/format.js",
+    "js/router.js",
+    "js/session.js",
+    "js/text.js",
+    "js/ui.js",
+    "js/ui/dialog.js",
+    "js/ui/editor.js",
+    "js/ui/form.js",
+    "js/ui/highlight.js",
+    "js/ui/icons.js",
+    "js/ui/parts.js",
+    "js/ui/table.js",
+    "js/views/databases.js",
+    "js/views/index.js",
+    "js/views/login.js",
+    "theme.js",
+};
 
 /// The file of a path below `/_utils/`.
 pub fn find(path: &str) -> Option<&'static Asset> {
