@@ -41,6 +41,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_config_defaults"] => Ok(status::config_defaults()),
         ["_stats", path @ ..] => stats(ctx, path).await,
         ["_smoosh", "status"] => Ok(Reply::value(StatusCode::OK, &compactions(ctx))),
+        ["_snapshot"] if request.verb == Verb::Get => snapshot::list(ctx, &request).await,
         ["_snapshot"] if request.verb == Verb::Post => snapshot::take_all(ctx, request).await,
         ["_prometheus"] => {
             let text = ctx.stats.prometheus(&ctx.env, &levels(ctx).await);
