@@ -3,13 +3,15 @@
 import { h, fill } from "./js/dom.js";
 import { hooks } from "./js/api.js";
 import { start, go, link } from "./js/router.js";
-import { session, server, refresh, signOut } from "./js/session.js";
+import { session, refresh, signOut } from "./js/session.js";
 import { routes, navigation } from "./js/views/index.js";
 import { icon, menu, loading, problem, empty, toast } from "./js/ui.js";
+import { findWarnings, warningBar } from "./js/warnings.js";
+import { openJump } from "./js/jump.js";
 import { text } from "./js/text.js";
 
 const outlet = h("div", { class: "outlet" });
-const notices = h("div", { class: "notices" });
+const notices = h("section", { class: "notices", "aria-label": text.app.notices });
 const side = h("nav", { class: "side", id: "side", "aria-label": text.app.navigation });
 const account = h("div", { class: "account" });
 const scheme = h("div");
@@ -38,6 +40,8 @@ function drawAccount(who) {
     return;
   }
   fill(account, menu(who.name, [
+    { label: text.app.account, icon: "user", href: "#/account" },
+    null,
     { label: text.app.signOut, icon: "out", run: async () => { await signOut(); toast(text.session.signedOut); go("#/login"); } },
   ], { icon: "user", iconOnly: false }));
 }
@@ -62,6 +66,12 @@ function openSide(isOpen) {
   if (isOpen) side.querySelector("a")?.focus();
 }
 
+const jump = h("button", { type: "button", class: "jump-button", "aria-label": text.app.jump, "aria-keyshortcuts": "Control+K", onclick: () => openJump() }, icon("search"), h("span", null, text.app.jump), h("kbd", null, "Ctrl K"));
+addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "k" && session.value?.name) { event.preventDefault(); openJump(); }
+  if (event.key === "Escape") openSide(false);
+});
+
 const main = h("main", { id: "main", tabIndex: -1 }, notices, outlet);
 
 function frame() {
@@ -69,7 +79,7 @@ function frame() {
   fill(document.getElementById("app"),
     h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, text.app.skip),
     h("header", { class: "top" }, opener, h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "", width: 26, height: 26 }), text.app.name),
-      h("div", { class: "grow" }), scheme, account),
+      h("div", { class: "grow" }), jump, scheme, account),
     side, h("div", { class: "shade", onclick: () => openSide(false) }), main);
   document.getElementById("app").className = "frame";
 }
@@ -109,8 +119,24 @@ function failed(error, ctx) {
   after(null, ctx);
 }
 
-hooks.unauthorized = () => refresh().catch(() => {});
+/// The session ended while the page was open: told once, without leaving what was typed.
+hooks.unauthorized = async () => {
+  const had = session.value?.name;
+  await refresh().catch(() => {});
+  if (had && !session.value?.name) toast(text.app.expired, { kind: "error", action: { label: text.app.signIn, run: () => go(link(["login"], { then: location.hash })) } });
+};
+
+let warned = 0;
+/// What is unsafe is looked for when somebody signs in, and again at most every minute.
+async function warn(who, isNew) {
+  if (!isNew && performance.now() - warned < 60000) return;
+  warned = performance.now();
+  const found = await findWarnings(who).catch(() => []);
+  if (session.value === who) fill(notices, found.map((each) => warningBar(each)));
+}
+
 frame();
 session.watch(drawAccount);
-server.watch(() => {});
+session.watch((who) => { if (who) warn(who, true); });
+addEventListener("hashchange", () => { if (session.value) warn(session.value, /setup/.test(location.hash) || location.hash === "#/databases"); });
 start(routes, { outlet, before, after, failed });
