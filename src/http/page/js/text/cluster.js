@@ -30,6 +30,7 @@ export const cluster = {
   },
   map: {
     title: "Map of replicas",
+    tab: "Replicas",
     sub: "Which node holds which range of a database. A document belongs to the range of its id's hash.",
     database: "Database", show: "Show",
     place: "Find a document's place", placeId: "Document id", find: "Find",

@@ -6,6 +6,6 @@ import { lie } from "./cluster_map.js";
 
 export function place(ctx) {
   const holder = h("div", { class: "stack" });
-  lie(ctx, ctx.params.db ?? ctx.params.name, holder);
+  lie(ctx, ctx.params.db, holder);
   return inDatabase(ctx, "place", holder);
 }

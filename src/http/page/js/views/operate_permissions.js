@@ -10,7 +10,7 @@ import { text } from "../text.js";
 const words = text.operate.permissions;
 
 export function permissions(ctx) {
-  return inDatabase(ctx, "permissions", h("p", { class: "soft" }, words.sub), area(() => form(ctx.params.db ?? ctx.params.name)));
+  return inDatabase(ctx, "permissions", h("p", { class: "soft" }, words.sub), area(() => form(ctx.params.db)));
 }
 
 async function form(db) {
