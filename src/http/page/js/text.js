@@ -1,5 +1,7 @@
 // All English texts of the page. One section per screen.
 
+import { operate } from "./text/operate.js";
+import { cluster } from "./text/cluster.js";
 import { plural, count } from "./format.js";
 
 export const text = {
@@ -265,6 +267,7 @@ export const text = {
     name: "Name of the index", analyzer: "Analyzer", ownAnalyzer: (name) => `as stored (${name})`, function: "Index function", stored: "The index is stored", tried: (rows, docs) => `${plural(rows, "field")} of ${plural(docs, "document")}`, field: "field", remove: "Delete index", removeTitle: (name) => `Delete the search index ${name}?`, removed: (name) => `${name} is deleted`, analyzeTitle: "What the analyzer makes of a text", analyzeHint: "Words are found as they stand here.", analyzeText: "Text", analyze: "Analyze", noTokens: "No words are left.",
   },
   // operate:
+  operate, cluster,
 };
 
 function sentence(words) {

@@ -5,6 +5,7 @@
 // of the navigation that is marked; `open`: may be shown without being signed in; `alone`: without the navigation.
 
 import { link } from "../router.js";
+import { operateRoutes, operateEntries, clusterEntries, operateTabs } from "./operate_routes.js";
 import { text } from "../text.js";
 
 export const routes = [
@@ -24,7 +25,7 @@ export const routes = [
   { path: "/db/:db/design/:ddoc", load: () => import("./design.js").then((m) => m.designDocument), nav: "databases" },
   { path: "/db/:db/design/:ddoc/view/:view", load: () => import("./view.js").then((m) => m.viewPage), nav: "databases" },
   { path: "/db/:db/search", load: () => import("./search.js").then((m) => m.search), nav: "databases" },
-  // Below: screens of 'Operate' and 'Cluster' (js/views/operate_*.js, cluster_*.js).
+  ...operateRoutes,
 ];
 
 /// Sections of the navigation, each with entries: `{id, label, href, icon, admin}`; `admin`: for administrators only.
@@ -33,10 +34,8 @@ export const navigation = [
     { id: "databases", label: text.nav.databases, href: "#/databases", icon: "database" },
     { id: "setup", label: text.nav.setup, href: "#/setup", icon: "home", admin: true },
   ] },
-  { label: text.nav.operate, entries: [
-  ] },
-  { label: text.nav.cluster, entries: [
-  ] },
+  { label: text.nav.operate, entries: operateEntries },
+  { label: text.nav.cluster, entries: clusterEntries },
 ];
 
 /// Tabs of a database: `{id, label, href(db)}`. `admin`: for administrators of the server only.
@@ -46,4 +45,5 @@ export const databaseTabs = [
   { id: "query", label: text.tabs.query, href: (db) => link(["db", db, "query"]) },
   { id: "design", label: text.tabs.design, href: (db) => link(["db", db, "design"]) },
   { id: "search", label: text.tabs.search, href: (db) => link(["db", db, "search"]) },
+  ...operateTabs,
 ];
