@@ -30,7 +30,7 @@ export const text = {
     failed: "This page could not be shown",
     expired: "Your session has ended. Sign in again to go on; what you typed is still here.",
   },
-  nav: { data: "Data", operate: "Operate", cluster: "Cluster", databases: "Databases", setup: "Set up" },
+  nav: { home: "Overview", data: "Data", operate: "Operate", cluster: "Cluster", databases: "Databases", setup: "Set up" },
   tabs: { documents: "Documents", changes: "Changes", query: "Query", design: "Views and functions", search: "Search" },
   editor: {
     keys: "Tab indents. Press Escape, then Tab to leave the editor.",
@@ -162,7 +162,7 @@ export const text = {
   },
   database: {
     tabs: "Database", more: "More", newDocument: "New document", partitioned: "partitioned",
-    summary: (docs, data, disk, { q, n }) => `${docs} documents, ${data} of data, ${disk} on disk${q ? `, ${plural(q, "range")} × ${n === 1 ? "1 copy" : `${n} copies`}` : ""}`,
+    summary: (docs, data, disk, { q, n }) => `${plural(docs, "document")}, ${data} of data, ${disk} on disk${q ? `, ${plural(q, "range")} × ${n === 1 ? "1 copy" : `${n} copies`}` : ""}`,
     copyAddress: "Copy address", remove: "Delete database", removeTitle: (db) => `Delete ${db}?`,
     removeMessage: (docs) => `All documents${docs ? ` (${docs})` : ""}, their attachments and indexes are lost on all nodes. This cannot be undone.`, removed: (db) => `${db} is deleted`,
   },
@@ -174,7 +174,7 @@ export const text = {
     exportSelected: "Export", deleteSelected: "Delete", deleteTitle: (n) => `Delete ${plural(n, "document")}?`, deleteMessage: "Deleted documents leave a tombstone that replicates.", deleteFailed: (n, reason) => `${plural(n, "document")} could not be deleted: ${reason}`, deletedDone: (n) => `${plural(n, "document")} deleted`,
     conflicts: (n) => plural(n, "conflict"), conflictHint: "Other revisions stand beside the one that is shown", none: "This database is empty", noneHint: "Write a first document, import a file, or take sample data to look around.", samples: "Add sample data", samplesDone: "Sample data added",
     nothing: "No document begins so", nothingHint: "Ids are found by their beginning; upper and lower case differ.", noDesign: "There are no design documents", noDesignHint: "They hold views, indexes and functions: see “Views and functions”.", noLocal: "There are no local documents",
-    partitionInfo: (name, docs, size) => `Partition ${name}: ${docs} documents, ${size}`,
+    partitionInfo: (name, docs, size) => `Partition ${name}: ${plural(docs, "document")}, ${size}`,
     columnsTitle: "Columns", columnsHint: "Members of the documents on this page. Your choice is kept in this browser.", columnsAuto: "Choose by the data", columnsShow: "Show", otherColumn: "Another member",
   },
   document: {
@@ -208,16 +208,16 @@ export const text = {
   },
   changes: {
     list: "Changes", find: "Filter by id", filter: "Only", filters: { none: "All changes", selector: "A selector", function: "A filter function", ids: "Some ids", design: "Design documents" }, selector: "Selector", functionName: "Filter function", functionHint: "DESIGN-DOCUMENT/NAME", ids: "Ids, one a line", apply: "Apply",
-    pause: "Pause", resume: "Resume", clear: "Clear", cleared: "List cleared", states: { starting: "Connecting…", live: "Live", paused: "Paused", broken: "Connection lost; trying again…", stopped: "Stopped" }, seen: (n, held) => `${n} changes shown${held ? `, ${held} waiting` : ""}`,
+    pause: "Pause", resume: "Resume", clear: "Clear", cleared: "List cleared", states: { starting: "Connecting…", live: "Live", paused: "Paused", broken: "Connection lost; trying again…", stopped: "Stopped" }, seen: (n, held) => `${plural(n, "change")} shown${held ? `, ${held} waiting` : ""}`,
     deleted: "deleted", created: "created", updated: "updated", before: "earlier", leaves: (n) => `${n} leaves`, look: "Show the document", goneNow: "This revision is not there any more.",
   },
   transfer: {
     importTitle: "Import", exportTitle: "Export", importWords: "JSON (a list, or {\"docs\": [...]}), one document a line (NDJSON), or CSV with names in the first line. Files of any size are read in pieces.",
     drop: "Drop a file here, or choose one", choose: "File", format: "Format", idColumn: "Column for the id", idColumnHint: "Documents without an id are given one", revsTitle: "Revisions", revsHint: "Keeping them is for a copy of another database", revs: { new: "Store as new documents", keep: "Keep ids of revisions (new_edits=false)" }, asTypes: "Read numbers, true, false, null and JSON in cells; leave out empty cells",
     file: (name, size) => `${name}, ${size}`, firstDoc: "The first document", noDocs: "There is no document at the beginning of this file. Is the format right?", importAction: "Import", importing: "Importing", storedSoFar: (n, rate) => `${n} stored, ${rate} a second`,
-    imported: (n, refused) => `${n} documents stored${refused === "0" ? "" : `, ${refused} refused`}.`, importStopped: (n) => `Stopped. ${n} documents were stored.`, toDocuments: "Show the documents", refusedTitle: "Refused", saveRefusals: "Save list", error: "Error", reason: "Reason", conflictHint: "A conflict: a document with this id is there already. Delete it first, or import it with its revision.",
-    exportWords: (n) => `${n} documents, page by page into a file. Numbers and the order of members stay as they are stored.`, formatHint: "NDJSON and JSON can be imported again; CSV has one column for each member.", prefix: "Only ids that begin with", prefixHint: "Empty: all", withDesign: "With design documents", keepRev: "Keep _rev", attachments: "With attachments (base64)", columns: "Columns", columnsHint: "Names with commas between them", columnsAuto: "_id and all members of the first page", safeCells: "Disarm cells that a spreadsheet would run as a formula",
-    exportAction: "Export", exporting: "Exporting", progress: (n, size) => `${n} documents, ${size}`, exported: (n, size) => `${n} documents, ${size}.`, inTime: (seconds) => `In ${seconds} s.`, stopped: (n) => `Stopped after ${n} documents.`,
+    imported: (n, refused) => `${plural(n, "document")} stored${refused ? `, ${count(refused)} refused` : ""}.`, importStopped: (n) => `Stopped. ${plural(n, "document")} stored.`, toDocuments: "Show the documents", refusedTitle: "Refused", saveRefusals: "Save list", error: "Error", reason: "Reason", conflictHint: "A conflict: a document with this id is there already. Delete it first, or import it with its revision.",
+    exportWords: (n) => `${plural(n, "document")}, page by page into a file. Numbers and the order of members stay as they are stored.`, formatHint: "NDJSON and JSON can be imported again; CSV has one column for each member.", prefix: "Only ids that begin with", prefixHint: "Empty: all", withDesign: "With design documents", keepRev: "Keep _rev", attachments: "With attachments (base64)", columns: "Columns", columnsHint: "Names with commas between them", columnsAuto: "_id and all members of the first page", safeCells: "Disarm cells that a spreadsheet would run as a formula",
+    exportAction: "Export", exporting: "Exporting", progress: (n, size) => `${plural(n, "document")}, ${size}`, exported: (n, size) => `${plural(n, "document")}, ${size}.`, inTime: (seconds) => `In ${seconds} s.`, stopped: (n) => `Stopped after ${plural(n, "document")}.`,
   },
   design: {
     words: "Design documents hold views, search indexes and functions.", none: "No views yet", noneHint: "A view is an index made by a JavaScript function: rows with keys, sorted, that can be added up.", newView: "New view", newFunction: "New function", addView: "Add a view", open: "Open", compact: "Compact its indexes", compacting: "Compaction has begun", remove: "Delete design document",
@@ -231,16 +231,16 @@ export const text = {
   view: {
     tabs: "View", results: "Results", definition: "Functions", newDefinition: "New view", run: "Run", running: "Running… a new index is built first", runHint: "Text that is not JSON is taken as a string", moreParameters: "More parameters", keyHint: "JSON or text", notJson: (name) => `${name} is not JSON.`, notJsonNext: "Write text in double quotes, lists as [1, 2].",
     partition: "Partition", needsPartition: "This view is asked within a partition: name one.", reduce: "Reduce", groups: { none: "Rows, without reduce", all: "All in one", exact: "By key", level: (n) => `By ${n === 1 ? "the first element" : `the first ${n} elements`}` }, updates: { true: "bring up to date first", lazy: "as it is, update then", false: "as it is" },
-    groupsFound: (n, ms) => `${n} groups in ${ms} ms`, rowsFound: (n, total, offset, ms) => `${n} rows${total === "–" ? "" : ` of ${total}`}${offset ? `, from ${count(offset + 1)}` : ""}, ${ms} ms`, copyUrl: "Copy URL", noRows: "No rows", noRowsHint: "Nothing was emitted for these keys.", pages: "Pages", from: (n) => `from row ${count(n)}`,
+    groupsFound: (n, ms) => `${plural(n, "group")} in ${ms} ms`, rowsFound: (n, total, offset, ms) => `${plural(n, "row")}${total === "–" ? "" : ` of ${total}`}${offset ? `, from ${count(offset + 1)}` : ""}, ${ms} ms`, copyUrl: "Copy URL", noRows: "No rows", noRowsHint: "Nothing was emitted for these keys.", pages: "Pages", from: (n) => `from row ${count(n)}`,
     map: "Map function", noReduce: "No reduce", customReduce: "Own function", save: "Save and build", create: "Create view", partitionedIndex: "For queries within a partition", stored: "The view is stored", rebuildHint: "Saving another text builds the index anew; until then queries wait for it.", remove: "Delete view", removeTitle: (name) => `Delete the view ${name}?`, removeMessage: "The design document gets a new revision without it, and its index goes.", removed: (name) => `${name} is deleted`,
-    trialTitle: "Try it before you save", trialHint: "Runs in this browser over documents of the database, apart from everything else. Nothing is stored.", samples: (n) => `First ${n} documents`, samplePrefix: "Ids that begin with", try: "Try", trying: "Trying…", broken: "The function could not be read", tried: (rows, docs, ms) => `${rows} rows from ${docs} documents in ${ms} ms`, failed: (n, id, message) => `${plural(n, "document")} failed, the first is ${id}: ${message}`, reduced: "Reduced", rows: "Rows", value: "value", noRowsTried: "Nothing was emitted for these documents.",
+    trialTitle: "Try it before you save", trialHint: "Runs in this browser over documents of the database, apart from everything else. Nothing is stored.", samples: (n) => `First ${n} documents`, samplePrefix: "Ids that begin with", try: "Try", trying: "Trying…", broken: "The function could not be read", tried: (rows, docs, ms) => `${plural(rows, "row")} from ${plural(docs, "document")} in ${ms} ms`, failed: (n, id, message) => `${plural(n, "document")} failed, the first is ${id}: ${message}`, reduced: "Reduced", rows: "Rows", value: "value", noRowsTried: "Nothing was emitted for these documents.",
   },
   trial: {
     endless: (seconds) => `It did not end within ${seconds} seconds and was stopped.`, noWorker: "The browser did not start the worker.", reduceValues: (name) => `${name} needs numbers as values`,
   },
   mango: {
     tabs: "Query", query: "Query", indexes: "Indexes", run: "Run query", running: "Running…", explain: "Explain", explaining: "Planning…", everyPartition: "All partitions", noSelector: "A query needs a selector.", noId: "without _id",
-    noIndex: "No index serves this query: every document was read.", makeIndex: "Make an index for it", found: (n, time, docs, keys) => `${n} documents in ${time}${docs === undefined ? "" : `; ${count(docs)} documents and ${count(keys)} index keys read`}`, save: "Save the results", saveJson: "As JSON", saveCsv: "As CSV", none: "Nothing matches", noneHint: "Check names and types: 5 is not \"5\".", results: "Results", page: (n) => `Page ${n}`, templates: "Examples", history: "History", noHistory: "No queries yet",
+    noIndex: "No index serves this query: every document was read.", makeIndex: "Make an index for it", found: (n, time, docs, keys) => `${plural(n, "document")} in ${time}${docs === undefined ? "" : `; ${count(docs)} documents and ${count(keys)} index keys read`}`, save: "Save the results", saveJson: "As JSON", saveCsv: "As CSV", none: "Nothing matches", noneHint: "Check names and types: 5 is not \"5\".", results: "Results", page: (n) => `Page ${n}`, templates: "Examples", history: "History", noHistory: "No queries yet",
     examples: {
       "Equal": { selector: { type: "book" }, limit: 25 },
       "Range, sorted": { selector: { year: { $gte: 1900, $lt: 2000 } }, sort: [{ year: "asc" }], limit: 25 },

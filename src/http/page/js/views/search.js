@@ -90,8 +90,15 @@ function runner(ctx, state) {
       const answer = await post(target, body, { signal: ctx.signal });
       draw(answer, Math.round(performance.now() - begun));
     } catch (error) {
+      // A field without words in this index has no facet: numbers, or a name that no document has.
+      const without = /dim "?([^" ]+)"? does not exist/.exec(error.reason ?? "")?.[1];
+      if (without && list(counts).includes(without)) {
+        counts.value = list(counts).filter((field) => field !== without).join(", ");
+        return run(bookmark);
+      }
       if (error.name !== "AbortError") fill(results, problem(error, { retry: () => run(bookmark) }));
     }
+    return undefined;
   }
   function draw(answer, ms) {
     const groups = answer.groups;
