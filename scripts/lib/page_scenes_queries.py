@@ -35,7 +35,7 @@ def view_written(page):
     page.see("did not end within 4 seconds")
     page.paste("Map function", "function (doc) {\n  fetch('/');\n}")
     page.click("Try")
-    page.see("documents failed")
+    page.see("fetch is not a function")
     page.paste("Map function", "function (doc) {\n  emit([doc.year > 1900, doc.year], doc.year);\n}")
     page.choose("Reduce", "_sum")
     page.click("Try")

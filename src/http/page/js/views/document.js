@@ -23,7 +23,7 @@ export async function loadText(db, id, params, options) {
 /// A new document: its text starts with an id of the node's making.
 export async function newDocument(ctx) {
   const db = ctx.params.db;
-  const [info, ids] = await Promise.all([databaseInfo(db), get("_uuids")]);
+  const [info, ids] = await Promise.all([databaseInfo(db, { fresh: true }), get("_uuids")]);
   const prefix = info.props?.partitioned ? "partition:" : "";
   let start = `{\n  "_id": ${JSON.stringify(prefix + ids.uuids[0])}\n}`;
   const copied = ctx.query.get("copy");

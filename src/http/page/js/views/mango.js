@@ -32,7 +32,7 @@ function keep(db, source) {
 
 export async function mango(ctx) {
   const { db } = ctx.params;
-  const info = await databaseInfo(db);
+  const info = await databaseInfo(db, { fresh: true });
   const tabs = [["query", t.query, () => queryPanel(ctx, db, Boolean(info.props?.partitioned))], ["indexes", t.indexes, () => indexesPanel(ctx, db, Boolean(info.props?.partitioned))]];
   return inDatabase(ctx, "query", panels(t.tabs, tabs, ctx.query.get("tab") ?? "query", (name) => remember({ tab: name === "query" ? "" : name })));
 }

@@ -6,7 +6,7 @@ import { ask, get, path, query, JSON_PARAMS, BASE } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
 import { inDatabase, databaseInfo } from "./db_frame.js";
 import { docLink } from "./documents.js";
-import { storeFunction, TEMPLATES, buildTasks, taskBar } from "./design.js";
+import { storeFunction, designText, TEMPLATES, buildTasks, taskBar } from "./design.js";
 import { valueCell } from "../columns.js";
 import { trialMap, trialReduce } from "../trial.js";
 import { code } from "../diff.js";
@@ -19,8 +19,8 @@ const BUILT_IN = ["_count", "_sum", "_stats", "_approx_count_distinct"];
 
 export async function viewPage(ctx) {
   const { db, ddoc, view } = ctx.params;
-  const info = await databaseInfo(db);
-  const doc = await get(path(db, "_design/" + ddoc), null, { signal: ctx.signal }).catch((error) => (error.status === 404 ? null : Promise.reject(error)));
+  const info = await databaseInfo(db, { fresh: true });
+  const doc = JSON.parse(await designText(db, ddoc, ctx.signal));
   const about = doc?.views?.[view];
   const isPartitioned = Boolean(info.props?.partitioned) && doc?.options?.partitioned !== false;
   const state = { db, ddoc, view, doc, about, isPartitioned, ofPartitioned: Boolean(info.props?.partitioned) };
@@ -123,7 +123,7 @@ function runner(ctx, state) {
       h("div", { class: "fields spaced" }, keys.element, field("startkey_docid", startId), field("endkey_docid", endId), field("skip", skip), field("update", update)),
       h("div", { class: "row checks" }, Object.values(flags))),
     h("div", { class: "row" }, button(t.run, { kind: "primary", icon: "play", type: "submit" }), h("span", { class: "hint" }, t.runHint)));
-  if (!state.isPartitioned) run();
+  run();
   return h("div", { class: "stack" }, form, build, results);
 }
 
