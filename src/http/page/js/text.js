@@ -117,7 +117,7 @@ export const text = {
     inDatabase: "What you may do in a database", inDatabaseWords: "Rights of members and administrators of a database, by its security object.", database: "Name of a database", look: "Look",
     readDocs: "Read documents", writeDocs: "Write documents", writeDesign: "Write design documents", changeSecurity: "Change its permissions", deleteDatabase: "Delete it",
     noAccess: (db) => `You have no access to ${db}. An administrator of it can make you a member.`,
-    password: "Change your password", newPassword: "New password", again: "New password again", change: "Change password", notEqual: "The two are not equal. Type them again.", changed: "Password changed",
+    password: "Change your password", askAdmin: "On this node only an administrator can change it: accounts may not read their own entry.", newPassword: "New password", again: "New password again", change: "Change password", notEqual: "The two are not equal. Type them again.", changed: "Password changed",
   },
   setup: {
     title: "Set up", words: "Decide whether this node works alone or with others. A single node can become part of a cluster later.",
