@@ -4,6 +4,7 @@ import { h, fill, debounce, every, uniqueId } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
+import { isTouched } from "./operate_common.js";
 import { remember } from "../router.js";
 import { session } from "../session.js";
 import { text } from "../text.js";
@@ -39,7 +40,7 @@ export async function map(ctx) {
 export function lie(ctx, db, holder) {
   const own = new AbortController();
   ctx.signal.addEventListener("abort", () => own.abort());
-  let marked = null, info = null;
+  let marked = null, info = null, last = null;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
   const id = input({ class: "mono" });
   const place = h("form", { class: "toolbar", onsubmit: async (event) => {
@@ -67,8 +68,12 @@ export function lie(ctx, db, holder) {
         session.value?.isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
       ]);
       info ??= await get(path(db), null, { signal: own.signal });
+      const told = JSON.stringify([shards, marked, document?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling])]);
+      if (told === last || (last && isTouched())) return;
+      last = told;
       fill(picture, draw(shards, status, document));
     } catch (error) {
+      last = null;
       if (error.name !== "AbortError") fill(picture, problem(error, { retry: look }));
     }
   }
@@ -84,7 +89,7 @@ export function lie(ctx, db, holder) {
       if (!member.up || !member.state || member.state.maintenance) return "down";
       return member.state.in_sync && !member.state.lagging.includes(db) && !member.state.filling.includes(db) ? "ok" : "lagging";
     };
-    const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[stateOf(name)]] }), h("span", { class: "cut grow", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
+    const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[stateOf(name)]] }), h("span", { class: "map-name", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
     const look = (node, one) => ({ kind: stateOf(node.name), words: words.words(one.range, node.name, words.kinds[stateOf(node.name)]) });
     const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
     const { q, n, w, r } = info?.cluster ?? {};

@@ -30,7 +30,7 @@ export const operateEntries = [
 ];
 
 export const clusterEntries = [
-  { id: "cluster", label: text.nav.home, href: "#/cluster", icon: "node", admin: true },
+  { id: "cluster", label: text.cluster.overview.entry, href: "#/cluster", icon: "node", admin: true },
   { id: "map", label: text.cluster.map.title, href: "#/cluster/map", icon: "partition", admin: true },
   { id: "charts", label: text.cluster.charts.title, href: "#/cluster/charts", icon: "chart", admin: true },
   { id: "rebalance", label: text.cluster.rebalance.title, href: "#/cluster/rebalance", icon: "bolt", admin: true },
