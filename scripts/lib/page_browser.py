@@ -253,7 +253,9 @@ class Page:
             raise Wrong(what)
 
     def shot(self, title):
-        """Looks at the page in its three forms: pictures for the gallery, accessibility, width."""
+        """Looks at the page in its three forms: pictures for the gallery, accessibility, width. Short messages of what was
+        done before are taken away first."""
+        self.js("document.querySelectorAll('.toast').forEach((e) => e.remove())")
         for form in SIZES:
             self.become(form)
             if form == "phone" and (wide := self.js(WIDE)):

@@ -68,8 +68,8 @@ function slow(ctx, of) {
       { label: words.columns.request, isHead: true, cell: (row) => h("span", { class: "mono break" }, badge(row.method), " ", row.path) },
       { label: words.columns.status, class: "num", sort: (row) => row.status, cell: (row) => h("span", { class: row.status >= 500 ? "bad" : row.status >= 400 ? "warn" : null }, row.status) },
       { label: words.columns.user, cell: (row) => row.user ?? h("span", { class: "faint" }, words.anonymous) },
-      { label: words.columns.from, cell: (row) => row.peer },
-      { label: words.columns.time, sort: (row) => row.time, cell: (row) => h("span", { title: moment(row.time) }, ago(row.time)) },
+      { label: words.columns.from, class: "nowrap", cell: (row) => row.peer },
+      { label: words.columns.time, class: "nowrap", sort: (row) => row.time, cell: (row) => h("span", { title: moment(row.time) }, ago(row.time)) },
     ],
   });
   const nothing = empty(words.slowNone, { icon: "bolt" });
