@@ -107,7 +107,7 @@ async function before(route, ctx) {
 function after() {
   const title = outlet.querySelector("h1");
   document.title = title ? `${title.textContent} – ${text.app.name}` : text.app.name;
-  const wanted = outlet.querySelector("[autofocus]");
+  const wanted = outlet.querySelector("[data-focus]");
   if (wanted) wanted.focus();
   else if (document.activeElement === document.body || !document.activeElement?.isConnected) title?.focus({ preventScroll: true });
   scrollTo(0, 0);

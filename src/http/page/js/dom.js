@@ -24,7 +24,7 @@ export function set(element, name, value) {
   if (name === "ref") value(element);
   else if (name.startsWith("on") && typeof value === "function") element.addEventListener(name.slice(2), value);
   else if (name === "class") element.setAttribute("class", Array.isArray(value) ? value.filter(Boolean).join(" ") : value ?? "");
-  else if (name === "style" && typeof value === "object") setStyle(element, value ?? {});
+  else if (name === "style") setStyle(element, value ?? {});
   else if (name === "dataset") Object.assign(element.dataset, value);
   else if (name in element && !(element instanceof SVGElement) && !name.includes("-") && !ATTRIBUTES.has(name)) element[name] = value ?? "";
   else if (value === false || value === null || value === undefined) element.removeAttribute(name);

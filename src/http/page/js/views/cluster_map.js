@@ -36,15 +36,15 @@ export async function map(ctx) {
     db ? body : empty(words.none, { icon: "partition" }));
 }
 
-/// Shows the place of a database in `holder` and keeps it fresh until the answered controller is aborted.
-export function lie(ctx, db, holder) {
+/// Shows the place of a database in `holder`, with that of one document if it is given, and keeps it fresh until the
+/// answered controller is aborted.
+export function lie(ctx, db, holder, document = "") {
   const own = new AbortController();
   ctx.signal.addEventListener("abort", () => own.abort());
   let marked = null, info = null, last = null;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
-  const id = input({ class: "mono" });
-  const place = h("form", { class: "toolbar", onsubmit: async (event) => {
-    event.preventDefault();
+  const id = input({ class: "mono", value: document });
+  const find = async () => {
     if (!id.value) return;
     try {
       const answer = await get(path(db, "_shards", id.value));
@@ -54,7 +54,10 @@ export function lie(ctx, db, holder) {
     } catch (error) {
       fill(found, problem(error));
     }
-  } }, field(words.placeId, id, { inline: true }), button(words.find, { type: "submit", icon: "search" }));
+  };
+  const place = h("form", { class: "toolbar", onsubmit: (event) => { event.preventDefault(); find(); } },
+    field(words.placeId, id, { inline: true }), button(words.find, { type: "submit", icon: "search" }));
+  if (document) find();
   const actions = session.value?.isAdmin ? h("div", { class: "actions" },
     button(words.sync, { icon: "refresh", onclick: () => attempt(() => post(path(db, "_sync_shards")), { ok: words.synced }) }),
     button(words.split, { icon: "branch", onclick: () => split(db) })) : null;
@@ -62,26 +65,26 @@ export function lie(ctx, db, holder) {
 
   async function look() {
     try {
-      const [{ shards }, status, document] = await Promise.all([
+      const [{ shards }, status, record] = await Promise.all([
         get(path(db, "_shards"), null, { signal: own.signal }),
         session.value?.isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
         session.value?.isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
       ]);
       info ??= await get(path(db), null, { signal: own.signal });
-      const told = JSON.stringify([shards, marked, document?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling])]);
+      const told = JSON.stringify([shards, marked, record?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling])]);
       if (told === last || (last && isTouched())) return;
       last = told;
-      fill(picture, draw(shards, status, document));
+      fill(picture, draw(shards, status, record));
     } catch (error) {
       last = null;
       if (error.name !== "AbortError") fill(picture, problem(error, { retry: look }));
     }
   }
 
-  function draw(shards, status, document) {
+  function draw(shards, status, record) {
     const members = status?.members ?? [];
     const by = new Map(members.map((member) => [member.name, member]));
-    const moves = document?.moves ?? [];
+    const moves = record?.moves ?? [];
     const holders = [...new Set([...members.map((member) => member.name), ...Object.values(shards).flat()])].sort();
     const stateOf = (name) => {
       const member = by.get(name);
@@ -95,7 +98,7 @@ export function lie(ctx, db, holder) {
     const { q, n, w, r } = info?.cluster ?? {};
     return [
       card(null, facts([[words.facts.q, count(rows.length || q)], [words.facts.n, count(n)], [words.facts.w, count(w)], [words.facts.r, count(r)]]),
-        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, document)); } }),
+        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, record)); } }),
         legend([["ok", words.kinds.ok], ["lagging", words.kinds.lagging], ["down", words.kinds.down], ...(moves.length ? [["moving", words.kinds.moving]] : [])])),
       moves.length ? card(words.moves, h("ul", { class: "stack" }, moves.map((move) => h("li", null, words.moveWords(move))))) : null,
       table({

@@ -7,7 +7,7 @@ import { go } from "../router.js";
 import { text } from "../text.js";
 
 export function login(ctx) {
-  const name = input({ name: "username", autocomplete: "username", required: true, autofocus: true });
+  const name = input({ name: "username", autocomplete: "username", required: true, dataset: { focus: "" } });
   const password = input({ type: "password", name: "password", autocomplete: "current-password", required: true });
   const told = h("div");
   const submit = button(text.session.title.split(" ").slice(0, 2).join(" "), { kind: "primary", type: "submit" });
