@@ -122,7 +122,7 @@ class Page:
         self.browser, self.base, self.client = browser, base.rstrip("/"), client
         self.pictures, self.axe = pictures, axe
         self.shots, self.allowed, self.findings = [], [], []
-        self.scene, self.bytes = "", 0
+        self.scene, self.bytes, self.told = "", 0, set()
 
     # -- moving about
 
@@ -261,7 +261,10 @@ class Page:
             if form == "phone" and (wide := self.js(WIDE)):
                 self.findings.append(f"{title}: wider than a phone: {wide}")
             if self.axe and form != "light":
-                self.findings += [f"{title} ({form}): {found}" for found in self.run_axe()]
+                # The frame is on every screen: what is wrong with it is told once.
+                new = [found for found in self.run_axe() if (form, found) not in self.told]
+                self.told |= {(form, found) for found in new}
+                self.findings += [f"{title} ({form}): {found}" for found in new]
             if self.pictures:
                 name = f"{self.scene}-{len(self.shots):02}-{form}.png"
                 self.browser.picture(self.pictures / name)
