@@ -122,7 +122,7 @@ class Page:
         self.browser, self.base, self.client = browser, base.rstrip("/"), client
         self.pictures, self.axe = pictures, axe
         self.shots, self.allowed, self.findings = [], [], []
-        self.scene, self.bytes = "", 0
+        self.scene, self.bytes, self.told = "", 0, set()
 
     # -- moving about
 
@@ -253,13 +253,18 @@ class Page:
             raise Wrong(what)
 
     def shot(self, title):
-        """Looks at the page in its three forms: pictures for the gallery, accessibility, width."""
+        """Looks at the page in its three forms: pictures for the gallery, accessibility, width. Short messages of what was
+        done before are taken away first."""
+        self.js("document.querySelectorAll('.toast').forEach((e) => e.remove())")
         for form in SIZES:
             self.become(form)
             if form == "phone" and (wide := self.js(WIDE)):
                 self.findings.append(f"{title}: wider than a phone: {wide}")
             if self.axe and form != "light":
-                self.findings += [f"{title} ({form}): {found}" for found in self.run_axe()]
+                # The frame is on every screen: what is wrong with it is told once.
+                new = [found for found in self.run_axe() if (form, found) not in self.told]
+                self.told |= {(form, found) for found in new}
+                self.findings += [f"{title} ({form}): {found}" for found in new]
             if self.pictures:
                 name = f"{self.scene}-{len(self.shots):02}-{form}.png"
                 self.browser.picture(self.pictures / name)

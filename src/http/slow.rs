@@ -1,5 +1,5 @@
-//! The requests of a node that took longest to be answered, in memory: what an administrator looks at first when clients
-//! complain.
+//! The requests of a node that took longest to be answered, in memory: what an administrator looks at first when
+//! clients complain.
 //!
 //! As in the request log a path stands without its query, because parameters may hold what is secret; a feed counts
 //! until its answer begins.

@@ -67,8 +67,8 @@ pub async fn restore(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     Ok(Reply::value(StatusCode::CREATED, &body))
 }
 
-/// `GET /_node/{name}/_snapshot`: the folders below `[settee] snapshot_dir`; with `?path=FOLDER` the snapshots there, by
-/// database, newest first.
+/// `GET /_node/{name}/_snapshot`: the folders below `[settee] snapshot_dir`; with `?path=FOLDER` the snapshots there,
+/// by database, newest first.
 ///
 /// # Errors
 /// 403 without `[settee] snapshot_dir`, 400 for a path that leads out of it.

@@ -5,6 +5,7 @@ import { count, plural } from "../format.js";
 export const cluster = {
   overview: {
     title: "Cluster",
+    entry: "Nodes",
     sub: "The nodes, what is down, and what that means for reads and writes.",
     alone: "This node is alone: every database has one copy. Join nodes to keep copies elsewhere.",
     whole: "All replicas of all databases are in reach",

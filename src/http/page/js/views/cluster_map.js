@@ -4,6 +4,7 @@ import { h, fill, debounce, every, uniqueId } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
+import { isTouched } from "./operate_common.js";
 import { remember } from "../router.js";
 import { session } from "../session.js";
 import { text } from "../text.js";
@@ -35,15 +36,15 @@ export async function map(ctx) {
     db ? body : empty(words.none, { icon: "partition" }));
 }
 
-/// Shows the place of a database in `holder` and keeps it fresh until the answered controller is aborted.
-export function lie(ctx, db, holder) {
+/// Shows the place of a database in `holder`, with that of one document if it is given, and keeps it fresh until the
+/// answered controller is aborted.
+export function lie(ctx, db, holder, document = "") {
   const own = new AbortController();
   ctx.signal.addEventListener("abort", () => own.abort());
-  let marked = null, info = null;
+  let marked = null, info = null, last = null;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
-  const id = input({ class: "mono" });
-  const place = h("form", { class: "toolbar", onsubmit: async (event) => {
-    event.preventDefault();
+  const id = input({ class: "mono", value: document });
+  const find = async () => {
     if (!id.value) return;
     try {
       const answer = await get(path(db, "_shards", id.value));
@@ -53,7 +54,10 @@ export function lie(ctx, db, holder) {
     } catch (error) {
       fill(found, problem(error));
     }
-  } }, field(words.placeId, id, { inline: true }), button(words.find, { type: "submit", icon: "search" }));
+  };
+  const place = h("form", { class: "toolbar", onsubmit: (event) => { event.preventDefault(); find(); } },
+    field(words.placeId, id, { inline: true }), button(words.find, { type: "submit", icon: "search" }));
+  if (document) find();
   const actions = session.value?.isAdmin ? h("div", { class: "actions" },
     button(words.sync, { icon: "refresh", onclick: () => attempt(() => post(path(db, "_sync_shards")), { ok: words.synced }) }),
     button(words.split, { icon: "branch", onclick: () => split(db) })) : null;
@@ -61,22 +65,26 @@ export function lie(ctx, db, holder) {
 
   async function look() {
     try {
-      const [{ shards }, status, document] = await Promise.all([
+      const [{ shards }, status, record] = await Promise.all([
         get(path(db, "_shards"), null, { signal: own.signal }),
         session.value?.isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
         session.value?.isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
       ]);
       info ??= await get(path(db), null, { signal: own.signal });
-      fill(picture, draw(shards, status, document));
+      const told = JSON.stringify([shards, marked, record?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling])]);
+      if (told === last || (last && isTouched())) return;
+      last = told;
+      fill(picture, draw(shards, status, record));
     } catch (error) {
+      last = null;
       if (error.name !== "AbortError") fill(picture, problem(error, { retry: look }));
     }
   }
 
-  function draw(shards, status, document) {
+  function draw(shards, status, record) {
     const members = status?.members ?? [];
     const by = new Map(members.map((member) => [member.name, member]));
-    const moves = document?.moves ?? [];
+    const moves = record?.moves ?? [];
     const holders = [...new Set([...members.map((member) => member.name), ...Object.values(shards).flat()])].sort();
     const stateOf = (name) => {
       const member = by.get(name);
@@ -84,13 +92,13 @@ export function lie(ctx, db, holder) {
       if (!member.up || !member.state || member.state.maintenance) return "down";
       return member.state.in_sync && !member.state.lagging.includes(db) && !member.state.filling.includes(db) ? "ok" : "lagging";
     };
-    const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[stateOf(name)]] }), h("span", { class: "cut grow", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
+    const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[stateOf(name)]] }), h("span", { class: "map-name", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
     const look = (node, one) => ({ kind: stateOf(node.name), words: words.words(one.range, node.name, words.kinds[stateOf(node.name)]) });
     const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
     const { q, n, w, r } = info?.cluster ?? {};
     return [
       card(null, facts([[words.facts.q, count(rows.length || q)], [words.facts.n, count(n)], [words.facts.w, count(w)], [words.facts.r, count(r)]]),
-        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, document)); } }),
+        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, record)); } }),
         legend([["ok", words.kinds.ok], ["lagging", words.kinds.lagging], ["down", words.kinds.down], ...(moves.length ? [["moving", words.kinds.moving]] : [])])),
       moves.length ? card(words.moves, h("ul", { class: "stack" }, moves.map((move) => h("li", null, words.moveWords(move))))) : null,
       table({

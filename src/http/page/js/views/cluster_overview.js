@@ -4,6 +4,7 @@ import { h, fill, every } from "../dom.js";
 import { get } from "../api.js";
 import { pageHead, card, badge, facts, notice, problem, loading, linkButton, bytes, duration, count } from "../ui.js";
 import { bars } from "../chart.js";
+import { isTouched } from "./operate_common.js";
 import { link } from "../router.js";
 import { text } from "../text.js";
 
@@ -14,7 +15,7 @@ export function overview(ctx) {
   every(2500, ctx.signal, async () => {
     try {
       const status = await get("_cluster/status", null, { signal: ctx.signal });
-      fill(holder, promises(status), nodeCards(status), extra(status));
+      if (!isTouched()) fill(holder, promises(status), nodeCards(status), extra(status));
     } catch (error) {
       if (error.name !== "AbortError") fill(holder, problem(error));
     }

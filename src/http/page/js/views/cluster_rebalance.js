@@ -3,7 +3,7 @@
 import { h, fill, every } from "../dom.js";
 import { get, post, del } from "../api.js";
 import { pageHead, card, table, button, checkbox, attempt, notice, problem, empty, badge, ago, moment } from "../ui.js";
-import { nodeNames } from "./operate_common.js";
+import { nodeNames, did, isTouched } from "./operate_common.js";
 import { text } from "../text.js";
 
 const words = text.cluster.rebalance;
@@ -24,15 +24,16 @@ export async function rebalance(ctx) {
       answer.moves.length ? h("div", null, button(words.begin, { kind: "primary", onclick: begin })) : null));
   };
   const begin = async () => {
-    if (await attempt(() => request(false), { ok: words.begun })) { fill(plan); await look(); }
+    if (await did(() => request(false), { ok: words.begun })) { fill(plan); await look(); }
   };
   const look = async () => {
     try {
       const [status, { jobs }] = await Promise.all([get("_cluster/rebalance", null, { signal: ctx.signal }), get("_reshard/jobs", null, { signal: ctx.signal })]);
+      if (isTouched()) return;
       const isBusy = status.requests.length || status.moves.length;
       fill(under, isBusy ? null : h("p", { class: "soft" }, words.none),
         status.requests.map((one) => h("div", { class: "row" }, h("p", { class: "grow" }, words.request(one.node, one.moves_begun, one.moves_planned), " ", h("span", { class: "faint", title: moment(one.start_time) }, ago(one.start_time))),
-          button(words.end, { kind: "danger", small: true, onclick: async () => { if (await attempt(() => del("_cluster/rebalance"), { ok: words.ended })) await look(); } }))),
+          button(words.end, { kind: "danger", small: true, onclick: async () => { if (await did(() => del("_cluster/rebalance"), { ok: words.ended })) await look(); } }))),
         status.moves.length ? moves(status.moves) : null);
       fill(splits, jobs.length ? table({
         label: words.reshard, rows: jobs, key: (job) => job.id,

@@ -1,5 +1,6 @@
 // One document: its text, how it differs from what is stored, its conflicts, revisions and attachments.
 
+import { documentPlace } from "./cluster_place.js";
 import { h, fill } from "../dom.js";
 import { editor, button, panels, badge, menu, confirm, notice, problem, toast, dialog, field, input, attempt, shortRev, linkButton } from "../ui.js";
 import { get, put, post, del, plain, path, ask } from "../api.js";
@@ -71,7 +72,7 @@ export async function document_(ctx) {
 }
 
 /// Further tabs of a document: `{id, label, show(ctx, state) → element}`, `state` with `db`, `id`, `rev`, `doc`.
-export const documentTabs = [];
+export const documentTabs = [documentPlace];
 
 async function missing(db, id, error) {
   const isDeleted = /deleted/.test(error.reason ?? "");

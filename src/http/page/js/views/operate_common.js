@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { get, path } from "../api.js";
-import { field, select, badge } from "../ui.js";
+import { field, select, badge, attempt } from "../ui.js";
 import { server } from "../session.js";
 import { text } from "../text.js";
 
@@ -18,6 +18,33 @@ export function nodeChoice({ names, own, up }, chosen, onchange) {
   if (names.length < 2) return null;
   const options = names.map((name) => [name, name === own ? `${name} (${text.operate.ownNode})` : up.has(name) ? name : `${name} – ${text.cluster.overview.down}`]);
   return field(text.operate.node, select(options, { value: chosen, onchange: (event) => onchange(event.target.value) }), { inline: true });
+}
+
+/// Does something and tells its failure; answers whether it was done, whatever the node answered.
+export async function did(run, options) {
+  return Boolean(await attempt(async () => { await run(); return true; }, options));
+}
+
+let isPressed = false;
+addEventListener("pointerdown", () => { isPressed = true; }, true);
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(() => { isPressed = false; }, 50), true);
+
+/// Whether the reader is in the middle of a press or a menu, which drawing anew would take away.
+export function isTouched() {
+  return isPressed || Boolean(document.querySelector(".menu:popover-open"));
+}
+
+/// Puts one element into a holder, unless it is there.
+export function show(holder, element) {
+  if (holder.firstChild !== element || holder.childNodes.length > 1) holder.replaceChildren(element);
+}
+
+/// Shows other rows in a table, but not the same ones again.
+export function refresh(table, rows) {
+  const written = JSON.stringify(rows);
+  if (table.written === written || (table.written && isTouched())) return;
+  table.written = written;
+  table.update(rows);
 }
 
 /// A path below a node.

@@ -2,8 +2,8 @@
 
 import { h, fill, debounce } from "../dom.js";
 import { get, put, del, post, ask } from "../api.js";
-import { pageHead, table, button, badge, empty, confirm, attempt, field, input, checkbox, notice, problem, icon } from "../ui.js";
-import { nodeNames, nodeChoice, nodePath } from "./operate_common.js";
+import { pageHead, table, button, badge, empty, confirm, field, input, checkbox, notice, problem, icon } from "../ui.js";
+import { nodeNames, nodeChoice, nodePath, did } from "./operate_common.js";
 import { formDialog } from "./operate_users.js";
 import { text } from "../text.js";
 
@@ -57,7 +57,7 @@ export async function config(ctx) {
   async function maintain(isOn) {
     if (isOn && !(await confirm({ title: words.beginTitle, message: words.beginMessage(node), action: words.begin }))) return;
     const at = nodePath(node, "_config", "couchdb", "maintenance_mode");
-    if (await attempt(() => isOn ? put(at, "\"true\"") : put(at, "\"false\""), { ok: isOn ? words.began : words.ended })) await look();
+    if (await did(() => isOn ? put(at, "\"true\"") : put(at, "\"false\""), { ok: isOn ? words.began : words.ended })) await look();
   }
   async function edit(row) {
     const section = input({ value: row?.section ?? "", disabled: Boolean(row) }), key = input({ value: row && !row.isAny ? row.key : "", disabled: Boolean(row && !row.isAny) });
@@ -68,11 +68,11 @@ export async function config(ctx) {
       row && !row.isAny ? null : h("div", { class: "fields" }, field(words.section, section), field(words.key, key)),
       field(words.value, value, { hint: row?.takes ? words.takes(row.takes) : null }), keep,
     ], () => ask("PUT", nodePath(node, "_config", section.value.trim(), key.value.trim()), { body: JSON.stringify(value.value), headers: keep.box.checked ? {} : { "X-Couch-Persist": "false" } }),
-    () => words.set(key.value.trim()));
+    () => words.set(key.value.trim()), words.save);
     if (done) await look();
   }
   async function reset(row) {
-    if (await attempt(() => del(nodePath(node, "_config", row.section, row.key)), { ok: words.unset(row.key) })) await look();
+    if (await did(() => del(nodePath(node, "_config", row.section, row.key)), { ok: words.unset(row.key) })) await look();
   }
 
   const maintenance = button(words.begin, { onclick: () => maintain(true) });
@@ -80,7 +80,7 @@ export async function config(ctx) {
   const only = checkbox(words.onlyChanged, { onchange: (event) => { onlyChanged = event.target.checked; draw(); } });
   look();
   return h("div", null,
-    pageHead(words.title, { sub: words.sub, actions: [maintenance, button(words.reload, { icon: "refresh", onclick: async () => { if (await attempt(() => post(nodePath(node, "_config", "_reload")), { ok: words.reloaded })) await look(); } }), button(words.add, { icon: "plus", onclick: () => { edit(null); } })] }),
+    pageHead(words.title, { sub: words.sub, actions: [maintenance, button(words.reload, { icon: "refresh", onclick: async () => { if (await did(() => post(nodePath(node, "_config", "_reload")), { ok: words.reloaded })) await look(); } }), button(words.add, { icon: "plus", onclick: () => { edit(null); } })] }),
     head, h("div", { class: "toolbar" }, nodeChoice(nodes, node, (chosen) => { node = chosen; look(); }), h("div", { class: "search-box grow" }, icon("search"), search), only, told), holder);
 }
 

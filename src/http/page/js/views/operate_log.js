@@ -3,7 +3,7 @@
 import { h, fill, every } from "../dom.js";
 import { get } from "../api.js";
 import { pageHead, panels, table, virtualList, field, input, select, button, empty, ago, moment, duration, problem, badge, icon } from "../ui.js";
-import { nodeNames, nodeChoice, nodePath } from "./operate_common.js";
+import { nodeNames, nodeChoice, nodePath, refresh, show } from "./operate_common.js";
 import { text } from "../text.js";
 
 const words = text.operate.log;
@@ -68,16 +68,17 @@ function slow(ctx, of) {
       { label: words.columns.request, isHead: true, cell: (row) => h("span", { class: "mono break" }, badge(row.method), " ", row.path) },
       { label: words.columns.status, class: "num", sort: (row) => row.status, cell: (row) => h("span", { class: row.status >= 500 ? "bad" : row.status >= 400 ? "warn" : null }, row.status) },
       { label: words.columns.user, cell: (row) => row.user ?? h("span", { class: "faint" }, words.anonymous) },
-      { label: words.columns.from, cell: (row) => row.peer },
-      { label: words.columns.time, sort: (row) => row.time, cell: (row) => h("span", { title: moment(row.time) }, ago(row.time)) },
+      { label: words.columns.from, class: "nowrap", cell: (row) => row.peer },
+      { label: words.columns.time, class: "nowrap", sort: (row) => row.time, cell: (row) => h("span", { title: moment(row.time) }, ago(row.time)) },
     ],
   });
+  const nothing = empty(words.slowNone, { icon: "bolt" });
   async function look() {
     try {
       const answer = await get(nodePath(of.node, "_slow_requests"), null, { signal: ctx.signal });
       sub.textContent = words.slowSub(answer.threshold_ms);
-      list.update(answer.requests);
-      holder.replaceChildren(answer.requests.length ? list : empty(words.slowNone, { icon: "bolt" }));
+      refresh(list, answer.requests);
+      show(holder, answer.requests.length ? list : nothing);
     } catch (error) {
       if (error.name !== "AbortError") fill(holder, problem(error, { retry: look }));
     }

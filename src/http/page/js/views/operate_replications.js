@@ -2,8 +2,8 @@
 
 import { h, every } from "../dom.js";
 import { get, put, del, post, path } from "../api.js";
-import { pageHead, table, badge, button, menu, empty, dialog, confirm, attempt, facts, problem, select, field, ago, moment, count } from "../ui.js";
-import { bareUrl } from "./operate_common.js";
+import { pageHead, table, badge, button, menu, empty, dialog, confirm, facts, problem, select, field, ago, moment, count } from "../ui.js";
+import { bareUrl, did, refresh, show } from "./operate_common.js";
 import { replicationForm } from "./operate_replication_form.js";
 import { text } from "../text.js";
 
@@ -42,8 +42,8 @@ export function replications(ctx) {
         ...one, name: one.doc_id ?? one.id ?? "", key: one.doc_id ? `${one.database} ${one.doc_id}` : one.id,
         job: jobs.jobs.find((job) => job.id === one.id),
       }));
-      list.update(rows);
-      holder.replaceChildren(rows.length || wanted ? list : nothing);
+      refresh(list, rows);
+      show(holder, rows.length || wanted ? list : nothing);
     } catch (error) {
       if (error.name !== "AbortError") holder.replaceChildren(problem(error, { retry: look }));
     }
@@ -60,7 +60,7 @@ export function replications(ctx) {
   const documentPath = (one) => path(one.database ?? "_replicator", one.doc_id);
 
   async function restart(one) {
-    const done = await attempt(async () => {
+    const done = await did(async () => {
       const doc = await get(documentPath(one));
       for (const name of Object.keys(doc)) if (name.startsWith("_replication_")) delete doc[name];
       await put(documentPath(one), doc);
@@ -69,7 +69,7 @@ export function replications(ctx) {
   }
   async function remove(one) {
     if (!(await confirm({ title: words.removeTitle, message: words.removeMessage(one.name), action: words.remove, danger: true }))) return;
-    const done = await attempt(async () => {
+    const done = await did(async () => {
       const doc = await get(documentPath(one));
       await del(documentPath(one), { rev: doc._rev });
     }, { ok: words.removed });
@@ -77,7 +77,7 @@ export function replications(ctx) {
   }
   async function cancel(one) {
     if (!(await confirm({ title: words.cancelTitle, message: words.cancelMessage, action: words.cancel, danger: true }))) return;
-    if (await attempt(() => post("_replicate", { replication_id: one.id, cancel: true }), { ok: words.cancelled })) await look();
+    if (await did(() => post("_replicate", { replication_id: one.id, cancel: true }), { ok: words.cancelled })) await look();
   }
 
   const filter = field(words.filter, select([["", words.all], ...["running", "pending", "crashing", "completed", "failed", "error"].map((state) => [state, words.states[state]])], {

@@ -20,17 +20,17 @@ export const operateRoutes = [
 ];
 
 export const operateEntries = [
-  { id: "tasks", label: text.operate.tasks.title, href: "#/tasks", icon: "clock", admin: true },
-  { id: "replications", label: text.operate.replications.title, href: "#/replications", icon: "refresh", admin: true },
-  { id: "users", label: text.operate.users.title, href: "#/users", icon: "user", admin: true },
-  { id: "config", label: text.operate.config.title, href: "#/config", icon: "edit", admin: true },
+  { id: "tasks", label: text.operate.tasks.title, href: "#/tasks", icon: "tasks", admin: true },
+  { id: "replications", label: text.operate.replications.title, href: "#/replications", icon: "replicate", admin: true },
+  { id: "users", label: text.operate.users.title, href: "#/users", icon: "users", admin: true },
+  { id: "config", label: text.operate.config.title, href: "#/config", icon: "settings", admin: true },
   { id: "compaction", label: text.operate.compaction.title, href: "#/compaction", icon: "down", admin: true },
   { id: "snapshots", label: text.operate.snapshots.title, href: "#/snapshots", icon: "snapshot", admin: true },
   { id: "log", label: text.operate.log.title, href: "#/log", icon: "log", admin: true },
 ];
 
 export const clusterEntries = [
-  { id: "cluster", label: text.nav.home, href: "#/cluster", icon: "node", admin: true },
+  { id: "cluster", label: text.cluster.overview.entry, href: "#/cluster", icon: "cluster", admin: true },
   { id: "map", label: text.cluster.map.title, href: "#/cluster/map", icon: "partition", admin: true },
   { id: "charts", label: text.cluster.charts.title, href: "#/cluster/charts", icon: "chart", admin: true },
   { id: "rebalance", label: text.cluster.rebalance.title, href: "#/cluster/rebalance", icon: "bolt", admin: true },

@@ -2,8 +2,8 @@
 
 import { h, uniqueId } from "../dom.js";
 import { get, put, post, path } from "../api.js";
-import { pageHead, table, button, empty, attempt, field, input, checkbox, select, area, ago, moment, bytes, toast, card } from "../ui.js";
-import { nodeNames, nodeChoice, nodePath } from "./operate_common.js";
+import { pageHead, table, button, empty, field, input, checkbox, select, area, ago, moment, bytes, toast, card } from "../ui.js";
+import { nodeNames, nodeChoice, nodePath, did } from "./operate_common.js";
 import { formDialog } from "./operate_users.js";
 import { go, link } from "../router.js";
 import { text } from "../text.js";
@@ -39,7 +39,7 @@ export async function snapshots(ctx) {
   function isOff() {
     const dir = input({ placeholder: "/var/backups/settee", class: "mono" });
     return card(words.off, h("p", { class: "soft" }, words.offHint), field(words.setDir, dir), h("div", null, button(words.set, { kind: "primary", onclick: async () => {
-      if (await attempt(() => put(nodePath(node, "_config", "settee", "snapshot_dir"), JSON.stringify(dir.value.trim())))) holder.reload();
+      if (await did(() => put(nodePath(node, "_config", "settee", "snapshot_dir"), JSON.stringify(dir.value.trim())))) holder.reload();
     } })));
   }
   async function take(folders) {
@@ -55,7 +55,7 @@ export async function snapshots(ctx) {
       const taken = answer.databases ?? [answer];
       told = words.taken(taken.reduce((sum, one) => sum + one.documents, 0), bytes(taken.reduce((sum, one) => sum + one.bytes_written, 0)));
       folder = body.path;
-    }, () => told);
+    }, () => told, words.take);
     if (done) holder.reload();
   }
   async function restore(db) {
@@ -63,7 +63,7 @@ export async function snapshots(ctx) {
     let told = null;
     const done = await formDialog(words.restoreTitle(db), [field(words.as, as, { hint: words.asHint })], async () => {
       told = await post(path(as.value.trim(), "_restore"), { path: folder, db });
-    });
+    }, null, words.restore);
     if (done) toast(words.restored(as.value.trim(), told.documents), { action: { label: words.open, run: () => go(link(["db", as.value.trim()])) } });
   }
   return h("div", null, pageHead(words.title, { sub: words.sub }), h("div", { class: "toolbar" }, nodeChoice(nodes, node, (chosen) => { node = chosen; holder.reload(); })), holder);

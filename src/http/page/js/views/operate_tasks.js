@@ -3,7 +3,7 @@
 import { h, every } from "../dom.js";
 import { get } from "../api.js";
 import { pageHead, table, badge, progress, empty, ago, moment, duration, problem, count } from "../ui.js";
-import { bareUrl } from "./operate_common.js";
+import { bareUrl, refresh, show } from "./operate_common.js";
 import { text } from "../text.js";
 
 const words = text.operate.tasks;
@@ -31,8 +31,8 @@ export function tasks(ctx) {
         own.push([Date.now(), task.changes_done ?? task.docs_written ?? 0, task.changes_pending]);
         seen.set(task.key, own.slice(-15));
       }
-      list.update(rows);
-      holder.replaceChildren(rows.length ? list : nothing);
+      refresh(list, rows);
+      show(holder, rows.length ? list : nothing);
     } catch (error) {
       if (error.name !== "AbortError") holder.replaceChildren(problem(error));
     }

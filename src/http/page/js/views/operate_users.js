@@ -2,8 +2,8 @@
 
 import { h, fill, debounce } from "../dom.js";
 import { get, put, del, path } from "../api.js";
-import { pageHead, table, button, menu, empty, dialog, confirm, attempt, field, input, panels, area, problem, badge, icon } from "../ui.js";
-import { nodeNames, nodePath, words as list, tokens } from "./operate_common.js";
+import { pageHead, table, button, menu, empty, dialog, confirm, field, input, panels, area, problem, badge, icon, toast } from "../ui.js";
+import { nodeNames, nodePath, words as list, tokens, did } from "./operate_common.js";
 import { session } from "../session.js";
 import { text } from "../text.js";
 
@@ -63,16 +63,16 @@ function userList() {
   }
   async function remove(doc) {
     if (!(await confirm({ title: words.removeTitle(doc.name), message: words.removeMessage, action: words.remove, danger: true }))) return;
-    if (await attempt(() => del(path("_users", doc._id), { rev: doc._rev }), { ok: words.removed(doc.name) })) await look();
+    if (await did(() => del(path("_users", doc._id), { rev: doc._rev }), { ok: words.removed(doc.name) })) await look();
   }
   look();
   return h("div", null, h("div", { class: "toolbar" }, h("div", { class: "search-box grow" }, icon("search"), search), button(words.create, { kind: "primary", icon: "plus", onclick: () => { edit(null); } })), holder);
 }
 
-/// A dialog with fields; `store` throws what is wrong. Answers whether it was stored.
-export function formDialog(title, content, store, ok) {
+/// A dialog with fields; `store` throws what is wrong. Answers whether it was stored. `action`: the words of its button.
+export function formDialog(title, content, store, ok, action = words.save) {
   const wrong = h("div");
-  const submit = button(words.save, { kind: "primary", type: "submit" });
+  const submit = button(action, { kind: "primary", type: "submit" });
   const shown = dialog({
     title, content: () => [content, wrong],
     actions: (close) => [button(text.app.cancel, { onclick: () => close() }), submit],
@@ -81,7 +81,7 @@ export function formDialog(title, content, store, ok) {
       submit.disabled = true;
       try {
         await store();
-        await attempt(() => true, { ok });
+        if (ok) toast(typeof ok === "function" ? ok() : ok);
         close(true);
       } catch (error) {
         fill(wrong, problem(error));
@@ -130,7 +130,7 @@ function adminList() {
   async function remove(name) {
     if (own.names.length < 2) return;
     if (!(await confirm({ title: words.admins.removeTitle(name), message: words.admins.removeMessage, action: words.admins.remove, danger: true, typed: name }))) return;
-    if (await attempt(() => everywhere((node) => del(nodePath(node, "_config", "admins", name))), { ok: words.admins.removed(name) })) holder.reload();
+    if (await did(() => everywhere((node) => del(nodePath(node, "_config", "admins", name))), { ok: words.admins.removed(name) })) holder.reload();
   }
   return h("div", null, h("div", { class: "toolbar" }, h("p", { class: "soft grow" }, words.admins.sub), button(words.admins.create, { kind: "primary", icon: "plus", onclick: () => { edit(null); } })), holder);
 }
