@@ -44,7 +44,10 @@ export function account(ctx) {
 
 /// Where the password of somebody is: `config`, `users`, or null where they may not change it themselves.
 async function passwordWay(who) {
-  const own = await get(path("_users", "org.couchdb.user:" + who.name), null, { quiet: true }).then(() => true).catch(() => false);
+  const id = "org.couchdb.user:" + who.name;
+  // A list says without an error that an administrator has no entry there.
+  const own = who.isAdmin ? await get(path("_users", "_all_docs"), { key: id }, { json: ["key"], quiet: true }).then((list) => list.rows.some((row) => row.value && !row.value.deleted)).catch(() => false)
+    : await get(path("_users", id), null, { quiet: true }).then(() => true).catch(() => false);
   return own ? "users" : who.isAdmin && who.handler !== "jwt" ? "config" : null;
 }
 
