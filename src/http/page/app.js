@@ -110,6 +110,7 @@ function after() {
   const wanted = outlet.querySelector("[data-focus]");
   if (wanted) wanted.focus();
   else if (document.activeElement === document.body || !document.activeElement?.isConnected) title?.focus({ preventScroll: true });
+  for (const tab of outlet.querySelectorAll(".tabs [aria-current]")) tab.scrollIntoView({ block: "nearest", inline: "center" });
   scrollTo(0, 0);
 }
 
