@@ -131,7 +131,12 @@ class Page:
 
     def go(self, fragment):
         """Goes to an address of the page, as a link would, and waits until its heading is there."""
-        self.js("location.hash = arguments[0]", fragment)
+        before = self.js("const o = document.querySelector('.outlet'), old = location.hash; location.hash = arguments[0];"
+                         "return location.hash === old ? null : [o ? o.dataset.turn ?? '' : '']", fragment)
+        if before:
+            self.until(f"another screen, {fragment}", lambda: self.js(
+                "const o = document.querySelector('.outlet'); return !!document.querySelector('dialog[open]') || (o && (o.dataset.turn ?? '') !== arguments[0])",
+                before[0]))
         self.until(f"the screen {fragment}", lambda: self.js(
             "const m = document.querySelector('main, dialog[open]'); return location.hash.startsWith(arguments[0].split('?')[0])"
             " && !!m && !!m.querySelector('h1,h2') && !document.querySelector('.outlet > .loading')", fragment))

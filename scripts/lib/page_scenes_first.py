@@ -256,7 +256,6 @@ def setup_from_nothing(page):
         third = fresh("c", ports[2])
         third.extra += ["--join", f"127.0.0.1:{ports[0]}", "--token", token]
         with third:
-            page.click("Refresh")
             page.see("c@127.0.0.1")
             page.see("3 members")
             page.click("Finish the set-up")
