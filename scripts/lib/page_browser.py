@@ -172,6 +172,8 @@ class Page:
         while True:
             element = self.find("any" if css else "click", name, row, nth, css)
             try:
+                # Not below the head of the page, which stays where it is.
+                self.js("arguments[0].scrollIntoView({ block: 'center', inline: 'nearest' })", {ELEMENT: element})
                 self.browser.call("POST", f"/element/{element}/click")
                 return
             except Failed as error:
@@ -182,10 +184,15 @@ class Page:
 
     def type(self, label, text, row=None, nth=0, clear=True):
         """Types into a field."""
-        element = self.find("type", label, row, nth)
-        if clear:
-            self.browser.call("POST", f"/element/{element}/clear")
-        self.browser.call("POST", f"/element/{element}/value", {"text": text})
+        def typed():
+            element = self.find("type", label, row, nth)
+            if clear:
+                self.browser.call("POST", f"/element/{element}/clear")
+            self.browser.call("POST", f"/element/{element}/value", {"text": text})
+            return True
+
+        # A field that was drawn anew meanwhile is looked for again.
+        self.until(f"to type into {label!r}", typed)
 
     def paste(self, label, text, row=None, nth=0):
         """Puts text in the place of what a field has, as from the clipboard: editors do not indent it."""
@@ -196,6 +203,7 @@ class Page:
     def choose(self, label, option, row=None, nth=0):
         """Chooses an option of a select by its words or value."""
         element = self.find("select", label, row, nth)
+        self.until(f"the options of {label!r}", lambda: self.js("return arguments[0].isConnected", {ELEMENT: element}))
         chosen = self.js("const o = [...arguments[0].options].find((o) => o.text.trim() === arguments[1] || o.value === arguments[1]);"
                          "return o && o.index", {ELEMENT: element}, option)
         if chosen is None:
