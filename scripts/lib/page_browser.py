@@ -177,6 +177,8 @@ class Page:
         while True:
             element = self.find("any" if css else "click", name, row, nth, css)
             try:
+                # Not below the head of the page, which stays where it is.
+                self.js("arguments[0].scrollIntoView({ block: 'center', inline: 'nearest' })", {ELEMENT: element})
                 self.browser.call("POST", f"/element/{element}/click")
                 return
             except Failed as error:
@@ -187,10 +189,15 @@ class Page:
 
     def type(self, label, text, row=None, nth=0, clear=True):
         """Types into a field."""
-        element = self.find("type", label, row, nth)
-        if clear:
-            self.browser.call("POST", f"/element/{element}/clear")
-        self.browser.call("POST", f"/element/{element}/value", {"text": text})
+        def typed():
+            element = self.find("type", label, row, nth)
+            if clear:
+                self.browser.call("POST", f"/element/{element}/clear")
+            self.browser.call("POST", f"/element/{element}/value", {"text": text})
+            return True
+
+        # A field that was drawn anew meanwhile is looked for again.
+        self.until(f"to type into {label!r}", typed)
 
     def paste(self, label, text, row=None, nth=0):
         """Puts text in the place of what a field has, as from the clipboard: editors do not indent it."""
@@ -201,6 +208,7 @@ class Page:
     def choose(self, label, option, row=None, nth=0):
         """Chooses an option of a select by its words or value."""
         element = self.find("select", label, row, nth)
+        self.until(f"the options of {label!r}", lambda: self.js("return arguments[0].isConnected", {ELEMENT: element}))
         chosen = self.js("const o = [...arguments[0].options].find((o) => o.text.trim() === arguments[1] || o.value === arguments[1]);"
                          "return o && o.index", {ELEMENT: element}, option)
         if chosen is None:
@@ -267,7 +275,7 @@ class Page:
                 self.findings.append(f"{title}: wider than a phone: {wide}")
             if self.axe and form != "light":
                 # The frame is on every screen: what is wrong with it is told once.
-                new = [found for found in self.run_axe() if (form, found) not in self.told]
+                new = [found for found in self.run_axe(form) if (form, found) not in self.told]
                 self.told |= {(form, found) for found in new}
                 self.findings += [f"{title} ({form}): {found}" for found in new]
             if self.pictures:
@@ -287,15 +295,17 @@ class Page:
     def cdp(self, command, **params):
         return self.browser.call("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
 
-    def run_axe(self):
+    def run_axe(self, form):
+        """All rules on the phone's form, those about colours on the dark one."""
+        only = {"runOnly": ["color-contrast", "link-in-text-block"]} if form == "dark" else {}
         if not self.js("return typeof window.axe === 'object'"):
             self.js(self.axe + "; window.axe = axe;")
         told = self.browser.wait("""
-            const done = arguments[0];
-            axe.run(document, { resultTypes: ["violations"] }).then((r) => done(r.violations
+            const [only, done] = arguments;
+            axe.run(document, { resultTypes: ["violations"], ...only }).then((r) => done(r.violations
               .filter((v) => v.impact === "serious" || v.impact === "critical")
               .map((v) => `${v.impact} ${v.id}: ${v.nodes.slice(0, 2).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).join(" || ")}`)),
-              (e) => done(["axe failed: " + e]));""")
+              (e) => done(["axe failed: " + e]));""", only)
         return told
 
     # -- the other way
