@@ -196,6 +196,8 @@ pub const POINTS: &[&str] = &[
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
     "shrink: a file was made smaller",
+    "tls: a client's side shook hands",
+    "tls: a server's side shook hands",
     "token: a range was read elsewhere because its copy here lacked a write",
     "token: a read waited for a copy that holds a write",
     "write: an edit came after the purge of its revision",

@@ -143,6 +143,7 @@ impl Plan {
             strict_reads: true,
             message_bytes: 0,
             step_rows: 0,
+            tls: matches!(scene, Scene::Members | Scene::TwoClusters) && number.is_multiple_of(4),
             ..base.world.clone()
         };
         let mut stage = Stage { rng: ChaCha8Rng::seed_from_u64(seed), number, next_v: 0 };
