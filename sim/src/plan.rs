@@ -17,6 +17,7 @@ mod forgotten;
 mod governed;
 mod meet;
 mod op;
+mod purges;
 mod rest;
 mod scene;
 mod snapshots;
