@@ -197,6 +197,7 @@ fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
         outcast: None,
         message_bytes: 0,
         step_rows: 0,
+        tls: false,
         ..world
     }
 }

@@ -17,6 +17,7 @@ mod forgotten;
 mod governed;
 mod meet;
 mod op;
+mod purges;
 mod rest;
 mod scene;
 mod snapshots;
@@ -125,6 +126,9 @@ pub struct WorldPlan {
     /// Rows that a reduction reads in a step; 0: as many as usual.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub step_rows: u32,
+    /// Whether nodes speak TLS with each other and with their clients.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls: bool,
 }
 
 /// A second cluster, and the way to it until the faults end.
@@ -206,6 +210,10 @@ fn few() -> u32 {
 
 fn one() -> u32 {
     1
+}
+
+fn is_false(switch: &bool) -> bool {
+    !switch
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -406,6 +406,7 @@ impl Worker {
             Op::TwinWrite { v, brief } => self.twin_write(*v, *brief).await,
             Op::TwinDelete => self.twin_delete().await,
             Op::Pass { v } => self.pass(*v).await,
+            Op::PassOn => self.pass_on().await,
             Op::PassAway => self.pass_away().await,
             Op::Lay { v } => self.lay(*v).await,
             Op::Bury { v } => self.bury(*v).await,

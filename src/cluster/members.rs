@@ -16,7 +16,7 @@ use super::api::{Member, NodeName};
 use super::uuid::Origin;
 use crate::document::draft::PreparedBody;
 use crate::document::json::{self, Object, Value};
-use crate::document::revision::{self, Revision};
+use crate::document::revision::Revision;
 use crate::limits;
 use crate::storage::{CommitError, Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
@@ -105,7 +105,7 @@ impl Record {
     /// A first or following revision of a document.
     fn next(before: Option<&Record>, body: &Object, deleted: bool) -> Record {
         let parent = before.and_then(|record| Revision::parse(&record.rev).ok());
-        let rev = revision::compute(deleted, parent.as_ref(), &PreparedBody::new(body).term, &[]);
+        let rev = PreparedBody::new(body).revision(deleted, parent.as_ref(), &[]);
         let same = before.filter(|record| !record.deleted && !deleted);
         Record {
             rev: rev.to_string(),

@@ -255,7 +255,7 @@ impl Check<'_> {
     fn purges(&mut self, last: u64) {
         let floor = self.good("the purge log", purge::floor(self.view, self.shard, last)).unwrap_or_default();
         self.scan("purges", keys::all(self.shard, Kind::Purge), |check, key, value| {
-            check.good("an entry of the purge log", record::decode_purge(value));
+            check.good("an entry of the purge log", record::PurgeRecord::decode(value));
             let number = check.good("the key of a purge", keys::number_of(key));
             if number.is_some_and(|number| number <= floor || number > last) {
                 check.found("the purge log has an entry beyond its ends");

@@ -188,6 +188,8 @@ pub enum EditError {
     },
     /// The disk is nearly full: only tombstones are taken.
     NoRoom,
+    /// A purge that the copy remembers names the revision, and the edit may be older than that purge.
+    Purged,
 }
 
 /// What a read wants of a document.
@@ -350,6 +352,16 @@ pub struct PurgeInfo {
     pub id: DocId,
     /// The purged leaves.
     pub revs: Vec<Revision>,
+    /// Ancestors that went with them: a copy that has one of these as a leaf lacked the purged one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Revision>,
+}
+
+impl PurgeInfo {
+    /// All revisions that it says are gone.
+    pub fn gone(&self) -> impl Iterator<Item = &Revision> {
+        self.revs.iter().chain(&self.history)
+    }
 }
 
 /// When a value was set that has no history, such as a local document: of two the higher one counts everywhere.

@@ -40,7 +40,7 @@ impl ShardCopy {
 
     /// The purge log: documents and purged leaves.
     pub fn recover_purges(&self) -> Salvage<'_, (DocId, Vec<Revision>)> {
-        self.recover(Kind::Purge, |_, value| record::decode_purge(value))
+        self.recover(Kind::Purge, |_, value| record::PurgeRecord::decode(value).map(|purge| (purge.id, purge.revs)))
     }
 
     fn recover<T>(&self, kind: Kind, read: Read<T>) -> Salvage<'_, T> {

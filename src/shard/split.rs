@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::copy::Inner;
 use super::keys::{self, Kind};
 use super::purge;
-use super::record::{self, Header, SeqRecord};
+use super::record::{Header, PurgeRecord, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
 use super::{fetch, tombstone_collection};
@@ -176,11 +176,11 @@ fn legacy(view: &dyn View, shard: ShardId, (since, purged): (u64, u64), limit: u
         _ => (header.update_seq, header.purge_seq),
     };
     for (purge_seq, row) in rows {
-        let (id, revs) = record::decode_purge(&row)?;
+        let PurgeRecord { id, revs, history } = PurgeRecord::decode(&row)?;
         if fetch::document(view, shard, &id, &Want::Tree)?.is_none() {
             out.gone.push(id.clone());
         }
-        out.purges.push(PurgeInfo { purge_seq, id, revs });
+        out.purges.push(PurgeInfo { purge_seq, id, revs, history });
     }
     Ok(out)
 }
@@ -218,7 +218,8 @@ fn take_over(
     }
     for purge in legacy.purges.iter().filter(|purge| sorter(&purge.id) == child.shard) {
         let key = keys::number_key(child.shard, Kind::Purge, purge.purge_seq);
-        transaction.view.put(key, record::encode_purge(&purge.id, &purge.revs));
+        let PurgeInfo { id, revs, history, .. } = purge.clone();
+        transaction.view.put(key, PurgeRecord { id, revs, history }.encode());
     }
     purge::set_floor(transaction.view, child.shard, legacy.purge_floor);
     let header = &mut transaction.header;

@@ -19,6 +19,7 @@ use super::edit::purge_document;
 use super::keys::{self, Kind};
 use super::purge::put_on_record;
 use super::record::Header;
+use super::record::PurgeRecord;
 use super::transaction::Transaction;
 use super::{RevPath, Revision, ShardCopy, ShardError, ShardId, Want};
 use crate::document::id::DocId;
@@ -416,7 +417,7 @@ fn drop_leaf(
     }
     let path = tree.path_to(rev);
     purge_document(transaction, id, std::slice::from_ref(rev))?;
-    put_on_record(transaction, id, &[]);
+    put_on_record(transaction, PurgeRecord { id: id.clone(), revs: Vec::new(), history: Vec::new() });
     Ok(path)
 }
 

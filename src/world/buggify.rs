@@ -91,6 +91,10 @@ pub enum Mutation {
     RepairDropsSibling,
     /// A conflict is told although the primary before may have stored the edit.
     LatePrimary,
+    /// Copies do not hear which ancestors went with a purged leaf.
+    PurgedParentStays,
+    /// An edit is stored though its revision was purged and nobody waits for it any more.
+    LateEditStored,
     /// The documents of a database that lost its name are dropped.
     InstanceLosesSide,
     /// Calls by an older map are taken.
@@ -196,9 +200,12 @@ pub const POINTS: &[&str] = &[
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
     "shrink: a file was made smaller",
+    "tls: a client's side shook hands",
+    "tls: a server's side shook hands",
     "token: a range was read elsewhere because its copy here lacked a write",
     "token: a read waited for a copy that holds a write",
     "write: an edit came after the purge of its revision",
+    "write: an edit whose revision was purged came after its caller had given it up",
     "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];

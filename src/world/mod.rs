@@ -168,6 +168,10 @@ pub trait Host: Send + Sync + 'static {
     fn budget(&self, limit: Duration) -> Budget;
     /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
     fn random(&self, buffer: &mut [u8]);
+    /// Whether all randomness has to come from [`Host::random`], so that a run can be repeated.
+    fn is_seeded(&self) -> bool {
+        false
+    }
     /// Starts a program of its own: the first word names it, the others are its arguments. Ended when it is dropped.
     /// Hosts without such programs refuse.
     fn process(&self, _command: &[String]) -> io::Result<Box<dyn Process>> {

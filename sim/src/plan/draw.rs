@@ -50,6 +50,7 @@ impl Plan {
             tombstone_ms: 0,
             message_bytes: 0,
             step_rows: 0,
+            tls: false,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);

@@ -281,6 +281,8 @@ pub enum Op {
         /// Makes the document's id.
         v: u64,
     },
+    /// Writes the oldest of those again that was written once.
+    PassOn,
     /// `POST _purge` of the oldest of those.
     PassAway,
     /// Writes a document that is not there, with the same words each time; this client deletes it later.
@@ -517,6 +519,7 @@ impl Op {
             Op::TwinWrite { .. } => "twin write",
             Op::TwinDelete => "twin delete",
             Op::Pass { .. } => "pass",
+            Op::PassOn => "pass on",
             Op::PassAway => "pass away",
             Op::Lay { .. } => "lay",
             Op::Bury { .. } => "bury",
@@ -547,7 +550,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 75] = [
+pub const OPS: [&str; 76] = [
     "shift",
     "groups",
     "feed filtered",
@@ -599,6 +602,7 @@ pub const OPS: [&str; 75] = [
     "twin delete",
     "pass",
     "pass away",
+    "pass on",
     "view",
     "find",
     "feed chosen",

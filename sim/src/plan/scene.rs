@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
 use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, forgotten, snapshots,
-    two_clusters,
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, forgotten, purges,
+    snapshots, two_clusters,
 };
 
 /// Some plans of each scene, as many as show all that is in them.
@@ -64,10 +64,12 @@ pub enum Scene {
     Maintenance,
     /// One server is killed within syncs and loses power soon after; syncs of directories fail; the disk has no room.
     Disks,
+    /// What was purged stays away: an edit of it is worked off late, and one replica has only what it was built upon.
+    Purges,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 20] = [
+pub const SCENES: [(&str, Scene); 21] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -88,6 +90,7 @@ pub const SCENES: [(&str, Scene); 20] = [
     ("sizes", Scene::Sizes),
     ("maintenance", Scene::Maintenance),
     ("disks", Scene::Disks),
+    ("purges", Scene::Purges),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -143,6 +146,7 @@ impl Plan {
             strict_reads: true,
             message_bytes: 0,
             step_rows: 0,
+            tls: matches!(scene, Scene::Members | Scene::TwoClusters) && number.is_multiple_of(4),
             ..base.world.clone()
         };
         let mut stage = Stage { rng: ChaCha8Rng::seed_from_u64(seed), number, next_v: 0 };
@@ -167,6 +171,7 @@ impl Plan {
             Scene::Sizes => stage.sizes(world),
             Scene::Maintenance => stage.maintenance(world),
             Scene::Disks => disks::drawn(stage.rng, world),
+            Scene::Purges => purges::drawn(stage.rng, number, world),
         };
         Plan { world, clients, faults, ..base }
     }

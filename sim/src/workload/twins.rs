@@ -170,6 +170,24 @@ impl Worker {
         Ok(())
     }
 
+    /// Writes a passing document again: what is purged then has an ancestor.
+    pub(super) async fn pass_on(&mut self) -> Result<(), Violation> {
+        let Some(at) = self.passing.iter().position(|(_, rev)| rev.starts_with("1-")) else { return Ok(()) };
+        let (v, before) = self.passing[at].clone();
+        let path = format!("/{PASSING}/p{v}");
+        let Ok(answer) = self.call("PUT", &path, &json!({ "_rev": before, "v": v + 1 })).await else {
+            // Nobody knows which revision is the leaf.
+            self.passing.remove(at);
+            return Ok(());
+        };
+        self.stays(&path, &answer)?;
+        match answer.json()["rev"].as_str() {
+            Some(rev) => self.passing[at].1 = rev.to_owned(),
+            None => drop(self.passing.remove(at)),
+        }
+        Ok(())
+    }
+
     pub(super) async fn pass_away(&mut self) -> Result<(), Violation> {
         let Some((v, rev)) = self.passing.pop_front() else { return Ok(()) };
         let doc = format!("p{v}");

@@ -439,14 +439,13 @@ impl Pull<'_> {
             since = last.purge_seq;
             let here = repair::purged_here(&self.own.shard, 0, page.iter().map(|info| &info.id)).await?;
             let is_new = |id: &DocId, rev: &Revision| !here.contains(&(id.clone(), rev.clone()));
-            let mut fresh: Vec<(DocId, Vec<Revision>)> = Vec::new();
-            for info in page {
-                let revs: Vec<Revision> = info.revs.into_iter().filter(|rev| is_new(&info.id, rev)).collect();
-                if !revs.is_empty() {
-                    fresh.push((info.id, revs));
-                }
+            let mut fresh = page;
+            for info in &mut fresh {
+                info.revs.retain(|rev| is_new(&info.id, rev));
+                info.history.retain(|rev| is_new(&info.id, rev));
             }
-            self.own.shard.purge(fresh).await?;
+            fresh.retain(|info| info.gone().next().is_some());
+            self.own.shard.purge_as(fresh).await?;
         }
         Ok(until)
     }

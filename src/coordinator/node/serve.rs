@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::coordinator::anti_entropy::compare;
+use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::collection_call::CollectionCall;
@@ -51,6 +52,8 @@ impl Answer for CopyService {
         Box::pin(async move {
             let coordinator = coordinator.ok_or("this node stops")?;
             let call = decode_call(&body, &from, &coordinator.context().node)?;
+            // All of it is in the call now, once.
+            drop(body);
             if left.is_zero() {
                 return Err("its time is over".to_owned());
             }
@@ -82,7 +85,7 @@ impl Coordinator {
             context.note_stale(&db, &from);
         }
         let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
-        let asked = Asked { from, version, counted, range, until };
+        let asked = Asked { from, version, counted, range, id, until };
         let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
         // Boxed: what it is passed on through would hold it several times, for every call.
         let done = Box::pin(async {
@@ -112,6 +115,8 @@ struct Asked {
     counted: bool,
     /// The number of the range in that.
     range: usize,
+    /// The number of the call.
+    id: u64,
     /// When the caller gives up.
     until: Instant,
 }
@@ -143,6 +148,7 @@ impl Database {
         let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
             CopyOp::Fetch(wants) => return Ok(groups.fetch(wants).await),
+            CopyOp::Awaits(call) => return Ok(reply(Ok(self.context.awaited.is_awaited(call)))),
             CopyOp::FetchSome { wants, bytes } => return Ok(groups.fetch_some(wants, bytes).await),
             CopyOp::Merge { edits, source, repair, anew, tell } => {
                 let origin = if anew { Origin::Anew } else { Origin::Anywhere };
@@ -167,7 +173,7 @@ impl Database {
         let context = &self.context;
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
-            CopyOp::Decide(call) => encode(&serving.decide(*call).await),
+            CopyOp::Decide(call) => encode(&serving.decide(*call, asked).await),
             CopyOp::View(call) => serving.view(*call).await,
             CopyOp::Search(call) => serving.search(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
@@ -356,7 +362,7 @@ impl Serving<'_> {
             }
             CopyOp::PurgeInfos { since, limit } => {
                 let infos = shard.purges_to_tell(since, size(limit)).await;
-                reply(infos.map(|infos| cut(infos, |info| info.revs.len())))
+                reply(infos.map(|infos| cut(infos, |info| info.gone().count())))
             }
             CopyOp::Compact => reply(self.compact().await),
             CopyOp::Blob { attachment, at } => {
@@ -416,7 +422,7 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn decide(&self, call: DecideCall) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
+    async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
         let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
@@ -424,7 +430,9 @@ impl Serving<'_> {
         if self.database.context.env.now() >= self.until {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
-        let decisions = self.database.decide_own(shard, &edits, &caller).await;
+        let sent_by = RemoteCopy::new(&self.database.target, self.range, &asked.from.as_str().into());
+        let sent_by = awaited::Caller { node: sent_by, call: asked.id };
+        let decisions = self.database.decide_own(shard, &edits, &caller, Some(&sent_by)).await;
         let at = Some(Mark::of(self.copy.replica_position()));
         let mut out = Vec::with_capacity(decisions.len());
         for (edit, mut decision) in edits.iter().zip(decisions) {

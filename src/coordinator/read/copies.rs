@@ -280,10 +280,16 @@ impl Database {
         let mut failed = ShardError::NoCopy { copies: layout.placed.copies(index) };
         let only = layout.is_alone(index);
         for copy in self.readers(layout, index).await? {
+            let node = copy.node().cloned();
             match op(copy).await {
                 Err(ShardError::Moved) => failed = ShardError::Moved,
                 Err(error) if is_away(&error) && !only => failed = no_answer(failed, error),
-                done => return done,
+                done => {
+                    if !only {
+                        self.note_reader(index, node.as_ref());
+                    }
+                    return done;
+                }
             }
         }
         Err(failed)

@@ -274,7 +274,7 @@ impl Hits {
     async fn match_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
         let wants: Vec<(DocId, Want)> = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
         let found = match &self.source {
-            Source::Index(rows) if self.r() <= 1 => rows.documents(wants).await?,
+            Source::Index(rows) if self.r() <= 1 => rows.first_documents(&wants, limits::FETCH_BYTES).await?,
             _ => self.database.fetch_first(&wants, Some(self.r()), limits::FETCH_BYTES).await?,
         };
         let read = found.len();

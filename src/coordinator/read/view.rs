@@ -538,10 +538,12 @@ impl ViewRows {
         if out.is_empty() {
             return Ok(None);
         }
-        let rows = match self.query.include_docs {
-            true => self.with_docs(out).await?,
-            false => out.into_iter().map(|row| ViewRow { row, doc: None }).collect(),
-        };
+        if !self.query.include_docs {
+            return Ok(Some(out.into_iter().map(|row| ViewRow { row, doc: None }).collect()));
+        }
+        let (rows, rest) = self.with_docs(out).await?;
+        self.left += rest.len() as u64;
+        rest.into_iter().rev().for_each(|row| self.unread(row));
         Ok(Some(rows))
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::replica::answered::Answered;
+use crate::coordinator::replica::awaited::Awaited;
 use crate::coordinator::replica::epoch::NodeEpochs;
 use crate::coordinator::replica::in_doubt::InDoubt;
 use crate::coordinator::replica::in_sync::{Begun, InSync};
@@ -53,6 +54,8 @@ pub(in crate::coordinator) struct Context {
     pub noted: Mutex<u64>,
     /// The number of the next call to another node.
     pub calls: AtomicU64,
+    /// Counts changes of the replicas that ranges are read from.
+    pub reader_changes: AtomicU64,
     /// Different at each start: what other nodes remember of this one's memory is void then.
     pub boot: u64,
     /// Uploads of other nodes to copies here.
@@ -61,6 +64,8 @@ pub(in crate::coordinator) struct Context {
     pub budgets: Budgets,
     /// What other nodes were answered last.
     pub answered: Answered,
+    /// Calls to other nodes whose answers are waited for.
+    pub awaited: Awaited,
     /// What other nodes said of themselves last. A blocking lock: held for map operations only.
     pub states: BlockingMutex<BTreeMap<Arc<str>, NodeState>>,
     /// Whether this node's copies hold what the others held when it last met them.
@@ -124,10 +129,12 @@ impl Context {
             dropping: Mutex::default(),
             noted: Mutex::default(),
             calls: AtomicU64::new(env.random_u64()),
+            reader_changes: AtomicU64::new(0),
             boot: env.random_u64(),
             uploads: Uploads::default(),
             budgets: Budgets::default(),
             answered: Answered::default(),
+            awaited: Awaited::default(),
             states: BlockingMutex::default(),
             in_sync: InSync::new(is_alone),
             lagging: BlockingMutex::default(),

@@ -82,6 +82,9 @@ impl Database {
         for (at, read) in places.into_iter().zip(own(here).await) {
             // What fails here is asked again as of a single range, where it is known what to do then.
             told[at] = read.ok();
+            if told[at].is_some() && !layout.is_alone(ranges[at]) {
+                self.note_reader(ranges[at], None);
+            }
         }
         let any = &any;
         let mut rest = Vec::new();

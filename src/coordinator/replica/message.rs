@@ -147,6 +147,8 @@ pub(in crate::coordinator) enum CopyOp {
     TakenIn(String),
     /// `u64`: the number up to which its purges are those of the copy that told these epochs.
     PurgesShared(Vec<(u64, u64)>),
+    /// `bool`: whether the node waits for the answer to a call of its own with that number.
+    Awaits(u64),
     /// `bool`: whether it holds all these writes.
     Holds(Vec<Held>),
     /// As [`CollectionCall`] says.
@@ -240,7 +242,7 @@ impl From<&Edit> for EditText {
             op: edit.op.clone(),
             deleted: edit.deleted,
             body: edit.body.text.clone(),
-            term: matches!(edit.op, EditOp::Interactive { .. }).then(|| edit.body.term.clone()),
+            term: matches!(edit.op, EditOp::Interactive { .. }).then(|| edit.body.sent_term()).flatten(),
             attachments: edit.attachments.clone(),
             revs_limit: edit.revs_limit,
         }

@@ -4,6 +4,7 @@
 //! [`range_copy`] a replica on either side. [`message`] lists the calls between nodes; [`remote`] sends them.
 
 pub(super) mod answered;
+pub(in crate::coordinator) mod awaited;
 pub(super) mod blob_stream;
 pub(super) mod call_text;
 pub mod catalogue;
@@ -22,6 +23,7 @@ pub mod jobs;
 pub(super) mod layout;
 pub(super) mod message;
 pub(super) mod range_copy;
+pub mod read_from;
 pub mod rebalancing;
 pub(super) mod rebuilds;
 pub(super) mod remote;

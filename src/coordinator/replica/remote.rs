@@ -119,6 +119,7 @@ impl RemoteCopy {
     /// once, if the node is there again soon. `op` is told whether it is the second time.
     async fn ask_once<T: DeserializeOwned>(&self, op: impl Fn(bool) -> CopyOp) -> Result<T, ShardError> {
         let (env, id) = (&self.target.context.env, self.next_call());
+        let _awaited = self.target.context.awaited.until_dropped(id);
         let began = env.now();
         let mut answer: Result<Result<T, WireError>, ShardError> = self.send(id, op(false), limits::COPY_CALL).await;
         if matches!(answer, Err(ShardError::Indeterminate(_))) && self.is_back().await {
@@ -431,6 +432,11 @@ impl RemoteCopy {
     /// Its epochs and the positions after which they began.
     pub async fn epochs(&self) -> Result<Vec<(u64, u64)>, ShardError> {
         self.ask(CopyOp::Epochs).await
+    }
+
+    /// Whether that node waits for the answer to a call of its own.
+    pub async fn awaits(&self, call: u64) -> Result<bool, ShardError> {
+        self.ask(CopyOp::Awaits(call)).await
     }
 
     /// How far it has applied the copy of a node.

@@ -170,7 +170,7 @@ async fn named_by<F: Future<Output = Result<Vec<PurgeInfo>, ShardError>>>(
         let Some(last) = page.last() else { break };
         since = last.purge_seq;
         for info in page.into_iter().filter(|info| info.purge_seq <= until && ids.contains(&info.id)) {
-            named.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
+            named.extend(info.gone().map(|rev| (info.id.clone(), rev.clone())));
         }
     }
     Ok(named)

@@ -112,7 +112,7 @@ impl Database {
         if layout.is_alone(range) && !self.context.is_in_maintenance() {
             let copy = self.own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
             let copy = copy.by_map(layout.placed.version);
-            let decisions = self.decide_own(&copy.shard, edits, &options.caller).await;
+            let decisions = self.decide_own(&copy.shard, edits, &options.caller, None).await;
             let written = held_by_primary(layout, range, options.w);
             let held = held_by(layout, range, vec![Mark::of(copy.replica_position())]);
             let done = |decision: Decision| {
@@ -183,7 +183,7 @@ impl Database {
             }
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
-        let decisions = self.decide_own(&own.shard, edits, &options.caller).await;
+        let decisions = self.decide_own(&own.shard, edits, &options.caller, None).await;
         let at = Some(Mark::of(own.replica_position()));
         if !in_doubt {
             return Ok((decisions, at));

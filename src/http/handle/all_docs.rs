@@ -97,7 +97,7 @@ async fn reply(
 
 async fn list_etag(db: &Database, request: &Request, args: &ViewArgs) -> Result<String> {
     let seq = db.update_seq().await?.to_string();
-    Ok(state_etag(&[seq.as_bytes(), request.raw_path.as_bytes(), format!("{args:?}").as_bytes()]))
+    Ok(state_etag(&[seq.as_bytes(), &db.read_state(), request.raw_path.as_bytes(), format!("{args:?}").as_bytes()]))
 }
 
 /// POST of several queries on a list.

@@ -42,7 +42,8 @@ impl Feed {
 /// # Errors
 /// When the database cannot be read.
 pub async fn etag(db: &Database) -> Result<String> {
-    Ok(state_etag(&[db.instance().as_bytes(), db.update_seq().await?.to_string().as_bytes()]))
+    let seq = db.update_seq().await?.to_string();
+    Ok(state_etag(&[db.instance().as_bytes(), seq.as_bytes(), &db.read_state()]))
 }
 
 /// Whether the client has what such a feed would tell; a feed that waits has something to tell in any case.

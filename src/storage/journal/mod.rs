@@ -26,7 +26,7 @@ mod lost;
 mod notes;
 mod recovery;
 
-use frame::{HEADER_BYTES, Header};
+use frame::{HEADER_BYTES, Header, Piece};
 pub(super) use last::LastSegment;
 pub use lost::Lost;
 pub(super) use notes::{Notes, read as read_notes};
@@ -147,9 +147,15 @@ impl Journal {
     fn write_group(&mut self, batch: &Batch) -> Result<Position, StorageError> {
         let position = self.next;
         let mut frame = frame::encode(self.salt, position, batch);
-        let bytes = frame.len() as u64;
-        frame.extend(frame::end_mark(self.salt, position));
-        self.file.write_at(self.at, &frame)?;
+        let bytes: u64 = frame.iter().map(|piece| piece.bytes().len() as u64).sum();
+        // Invariant: the last piece is made here, and the only one of most frames: they are one write.
+        let Some(Piece::Made(last)) = frame.last_mut() else { unreachable!("a frame without an end") };
+        last.extend(frame::end_mark(self.salt, position));
+        let mut at = self.at;
+        for piece in &frame {
+            self.file.write_at(at, piece.bytes())?;
+            at += piece.bytes().len() as u64;
+        }
         let begun = self.env.now();
         if !self.planted.has(Bug::SkipFsync) {
             self.file.sync()?;
