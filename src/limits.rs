@@ -9,6 +9,7 @@ mod feeds;
 mod guard;
 mod large_documents;
 mod overload;
+mod page;
 pub mod scripts;
 mod search;
 mod views;
@@ -18,6 +19,7 @@ pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
 pub use overload::*;
+pub use page::*;
 pub use search::*;
 pub use views::*;
 

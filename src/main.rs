@@ -181,7 +181,7 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     let mut signals = Signals::new()?;
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
-    let log = observe::start_log(&config, env.metrics());
+    let log = observe::start_log(&config, env);
     config.check().map_err(failure)?;
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;

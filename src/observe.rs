@@ -1,4 +1,5 @@
-//! What a node tells of itself: the log, on standard error, with its level from `log/level`.
+//! What a node tells of itself: the log, on standard error, with its level from `log/level`; its last lines are kept in
+//! memory (`tail`).
 //!
 //! Code anywhere logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 
@@ -11,9 +12,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::Config;
+use crate::world::Env;
 
 pub mod metrics;
 pub mod panics;
+pub mod tail;
 
 use metrics::{Counter, Metrics};
 
@@ -22,13 +25,14 @@ use metrics::{Counter, Metrics};
 pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
 
 /// Sends log lines of the configured level to standard error. A second call in one process changes nothing.
-/// Lines are counted by level in `metrics`.
-pub fn start_log(config: &Config, metrics: &Arc<Metrics>) -> LogLevel {
+/// Lines are counted by level in the node's metrics, and the last ones kept.
+pub fn start_log(config: &Config, env: &Env) -> LogLevel {
     let (filter, handle) = reload::Layer::new(configured(config));
     let colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
     // Fails only where a log is running already, and then that one stays.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).with(Counting(Arc::clone(metrics))).try_init();
+    let (counting, keeping) = (Counting(Arc::clone(env.metrics())), tail::Keeping(env.clone()));
+    let _ = tracing_subscriber::registry().with(filter).with(lines).with(counting).with(keeping).try_init();
     LogLevel(handle)
 }
 

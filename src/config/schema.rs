@@ -146,6 +146,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
         &["required_claims", "roles_claim_path", "roles_claim_name", "jwks_url", "jwks_trusted_certificates_file"],
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
+    ("log", Number, &["slow_ms"]),
     ("query_server_config", Text, &["reduce_limit"]),
     ("query_server_config", Number, &["query_limit", "partition_query_limit"]),
     (
@@ -187,7 +188,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Word(&["thread", "process"]), &["script_isolation"]),
     ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
     ("settee", Word(&["refuse", "refill"]), &["missing_files"]),
-    ("settee", Text, &["node", "snapshot_dir", "index_swap"]),
+    ("settee", Text, &["node", "snapshot_dir", "index_swap", "utils_dir"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),
     ("smoosh.slack_dbs", Fraction, &["min_priority", "min_size"]),
     ("ssl", Port, &["port"]),
@@ -257,6 +258,11 @@ pub fn refusal(section: &str, key: &str, value: &str) -> Option<String> {
     let kind = kind_of(section, key)?;
     // The option is no secret where its value is held against a list.
     (!value.is_empty() && !kind.takes(value)).then(|| format!("[{section}] {key} = {value}: expected {kind}"))
+}
+
+/// Which values an option takes, in words; `None` where the node does not know it.
+pub fn takes(section: &str, key: &str) -> Option<String> {
+    kind_of(section, key).map(|kind| kind.to_string())
 }
 
 /// Whether the node knows an option.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 
+use super::assets::Forms;
 use super::bodies::Bodies;
 use super::problem::Result;
 use super::request::Request;
+use super::slow::SlowRequests;
 use super::stats::Stats;
 use super::uuid::Uuids;
 use super::waiting::Waiting;
@@ -42,6 +44,10 @@ pub struct Context {
     pub answers: Arc<Waiting>,
     /// Counts what was done.
     pub stats: Stats,
+    /// The requests that took longest lately.
+    pub slow: SlowRequests,
+    /// The files of the administration page, as they are sent.
+    pub assets: Forms,
     /// Told when an administrator wants the program to start anew.
     pub restart: Notify,
     /// True once the node stops: no connection is accepted any more, and feeds end.

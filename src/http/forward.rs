@@ -87,6 +87,11 @@ pub fn post(to: &NodeName, asked: &Request, below: &str, body: Vec<u8>) -> Reque
     }
 }
 
+/// A GET of `below` of the node `to`, as the caller of `asked`.
+pub fn get(to: &NodeName, asked: &Request, below: &str) -> Request {
+    own_request("GET", format!("/_node/{to}/{below}"), Vec::new(), &asked.user, &asked.id)
+}
+
 /// As [`ask`], however long it takes until the node answers.
 ///
 /// # Errors
@@ -149,8 +154,8 @@ pub fn others(ctx: &Context) -> Vec<NodeName> {
 /// not answer, or not with JSON, are left out.
 pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Value> {
     let requests = others(ctx).into_iter().map(|name| {
-        let raw_path = format!("/_node/{name}/{below}");
-        (name, own_request("GET", raw_path, Vec::new(), &asked.user, &asked.id))
+        let request = get(&name, asked, below);
+        (name, request)
     });
     let answers = requests.map(|(name, request)| async move {
         let reply = ask(ctx, &name, request).await.ok().filter(|reply| reply.status.is_success())?;

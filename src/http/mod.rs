@@ -5,6 +5,7 @@
 //! has which status.
 
 mod answer;
+pub mod assets;
 pub mod bodies;
 pub mod body;
 pub mod context;
@@ -25,6 +26,7 @@ pub mod response;
 pub mod route;
 pub mod secure;
 pub mod server;
+pub mod slow;
 pub mod stats;
 pub mod uuid;
 mod vhost;

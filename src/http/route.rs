@@ -333,7 +333,9 @@ fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
         [_, "_config", _, _] => (&[Verb::Get, Verb::Put, Verb::Delete], "GET,PUT,DELETE"),
         // Whatever the method, as in CouchDB: what is wrong is the path, or nothing.
         [] | ["_local"] | [_, "_config", _, _, _, ..] => (ANY, ""),
-        [_] | [_, "_smoosh", "status"] => (&[Verb::Get], "GET"),
+        [_] | [_, "_smoosh", "status"] | [_, "_state" | "_log" | "_slow_requests" | "_config_defaults"] => {
+            (&[Verb::Get], "GET")
+        }
         [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_active_tasks" | "_scheduler", ..] => {
             (&[Verb::Get], "GET")
         }

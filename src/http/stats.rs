@@ -185,11 +185,16 @@ impl Stats {
         Value::Object(tree)
     }
 
+    /// Seconds since the node was started.
+    pub fn uptime_s(&self, env: &Env) -> u64 {
+        env.now().since(self.started).as_secs()
+    }
+
     /// The record of `_system`.
     pub fn system(&self, env: &Env, levels: &Levels) -> Value {
         let usage = &levels.usage;
         json!({
-            "uptime": env.now().since(self.started).as_secs(),
+            "uptime": self.uptime_s(env),
             "memory": {"other": usage.memory_bytes},
             "memory_peak": usage.memory_peak_bytes,
             "process_count": usage.threads,
@@ -222,7 +227,7 @@ impl Stats {
                 Measured::Histogram(values) => summary(&mut out, &name, &reading.path, values),
             }
         }
-        let uptime = env.now().since(self.started).as_secs();
+        let uptime = self.uptime_s(env);
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));
         out
     }

@@ -304,6 +304,12 @@ impl Storage {
         self.0.env.blocking(Pool::Background, move || room.measure(disk.as_ref(), reserve)).await
     }
 
+    /// Free bytes of the data directory's file system; `None` where that does not tell.
+    pub async fn free_bytes(&self) -> Option<u64> {
+        let (room, disk) = (Arc::clone(&self.0.room), self.0.env.disk());
+        self.0.env.blocking(Pool::Foreground, move || room.free(disk.as_ref())).await
+    }
+
     /// Whether there is room for more; without it, what adds data is to be refused with [`StorageError::NoRoom`].
     pub fn has_room(&self) -> bool {
         self.0.room.is_left()

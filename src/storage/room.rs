@@ -44,6 +44,11 @@ impl Room {
         free
     }
 
+    /// The free bytes; `None` where the disk does not tell. Blocks.
+    pub(super) fn free(&self, disk: &dyn Disk) -> Option<u64> {
+        disk.free_bytes(&self.dir).ok().filter(|free| *free != u64::MAX)
+    }
+
     pub(super) fn is_left(&self) -> bool {
         !self.scarce.load(Ordering::SeqCst) || mutated(Mutation::RoomIgnored)
     }

@@ -23,7 +23,7 @@ use crate::shard::ShardError;
 use crate::storage::StorageError;
 
 pub use dump::{LeftOut, dump};
-pub use list::{latest, latest_of_node};
+pub use list::{latest, latest_of_node, listed};
 pub use load::load;
 pub use restore::{Restored, restore, restore_node};
 pub use snapshot::{Extent, Snapshot, snapshot, snapshot_node};

@@ -7,3 +7,4 @@ pub(super) mod lost;
 pub(super) mod room;
 pub(super) mod serve;
 pub mod start;
+pub mod status;

@@ -368,6 +368,11 @@ impl Coordinator {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).open
     }
 
+    /// How many databases the node knows.
+    pub fn count_databases(&self) -> usize {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).names.len()
+    }
+
     /// Whether there is such a database.
     pub fn has_database(&self, name: &str) -> bool {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)

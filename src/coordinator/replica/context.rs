@@ -326,6 +326,11 @@ impl Context {
         }
     }
 
+    /// The names of databases of which a copy missed something, and which are not being looked at yet.
+    pub fn lagging_names(&self) -> Vec<String> {
+        self.lagging.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// Takes the names of databases of which a copy missed something.
     pub fn take_lagging(&self) -> BTreeMap<String, bool> {
         std::mem::take(&mut *self.lagging.lock().unwrap_or_else(PoisonError::into_inner))

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
+use super::status;
 use crate::coordinator::rebalance::moves::MoveRequest;
 use crate::coordinator::rebalance::plan::RebalanceRequest;
 use crate::coordinator::replica::rebalancing::Rebalance;
@@ -34,12 +35,13 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             let (version, nodes) = ctx.coordinator.voters();
             Ok(Reply::value(StatusCode::OK, &json!({"version": version, "nodes": nodes})))
         }
-        ([name], _) if name == "voters" => Err(Problem::method_not_allowed("GET,HEAD")),
+        ([name], Verb::Get) if name == "status" => status::cluster(ctx, &request).await,
+        ([name], _) if name == "voters" || name == "status" => Err(Problem::method_not_allowed("GET,HEAD")),
         _ => Err(Problem::missing()),
     }
 }
 
-fn told(requests: &[Rebalance]) -> Vec<Value> {
+pub(super) fn told(requests: &[Rebalance]) -> Vec<Value> {
     let one = |r: &Rebalance| {
         let start_time = iso_time(Duration::from_secs(r.began_s));
         json!({
@@ -50,7 +52,7 @@ fn told(requests: &[Rebalance]) -> Vec<Value> {
     requests.iter().map(one).collect()
 }
 
-fn shown(moves: &[MoveRequest]) -> Vec<Value> {
+pub(super) fn shown(moves: &[MoveRequest]) -> Vec<Value> {
     let one = |m: &MoveRequest| json!({"db": m.db, "range": m.range, "from": m.from, "to": m.to});
     moves.iter().map(one).collect()
 }

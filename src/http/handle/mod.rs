@@ -58,8 +58,10 @@ mod session;
 mod setup_peer;
 mod shown;
 mod snapshot;
+mod status;
 pub(super) mod token;
 mod users;
+mod utils;
 mod view;
 mod view_query;
 mod write;
@@ -167,7 +169,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::Membership => Ok(server::membership(ctx)),
         Endpoint::Session => session::handle(ctx, request).await,
         Endpoint::Favicon => Ok(server::favicon(ctx)),
-        Endpoint::Utils(below) => server::utils(ctx, &request, below.as_deref()),
+        Endpoint::Utils(below) => utils::utils(ctx, &request, below.as_deref()).await,
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
         Endpoint::ReloadQueryServers => server::reload_query_servers(&request),
         Endpoint::Beyond(endpoint) => Box::pin(answer(ctx, *endpoint, request)).await,

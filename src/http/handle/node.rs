@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result, forward};
-use super::{dbs, nodes, replicate, scheduler, server, snapshot};
+use super::{dbs, nodes, replicate, scheduler, server, snapshot, status};
 use crate::auth::admins;
 use crate::cluster::NodeName;
 use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections, schema};
@@ -35,8 +35,13 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_config", section, key] => setting(ctx, request, section, key).await,
         ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
         ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env, &levels(ctx).await))),
+        ["_state"] => Ok(Reply::value(StatusCode::OK, &status::state(ctx).await)),
+        ["_log"] => status::log(&request),
+        ["_slow_requests"] => Ok(status::slow_requests(ctx)),
+        ["_config_defaults"] => Ok(status::config_defaults()),
         ["_stats", path @ ..] => stats(ctx, path).await,
         ["_smoosh", "status"] => Ok(Reply::value(StatusCode::OK, &compactions(ctx))),
+        ["_snapshot"] if request.verb == Verb::Get => snapshot::list(ctx, &request).await,
         ["_snapshot"] if request.verb == Verb::Post => snapshot::take_all(ctx, request).await,
         ["_prometheus"] => {
             let text = ctx.stats.prometheus(&ctx.env, &levels(ctx).await);

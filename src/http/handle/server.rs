@@ -1,18 +1,17 @@
-//! Endpoints of the server: welcome, health, identifiers, lists of databases, the web interface's place.
+//! Endpoints of the server: welcome, health, identifiers, lists of databases.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, EXPIRES, LOCATION, PRAGMA};
+use http::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::json;
 
-use super::super::policy::{self, Content};
 use super::super::request::Verb;
 use super::super::response::state_etag;
 use super::super::{Context, Problem, Query, Reply, Request, Result};
+use super::database;
 use super::view_query::ViewArgs;
-use super::{database, session};
 use crate::coordinator::{Coordinator, NamesQuery, ReadError, ShardError};
 use crate::document::json::Value;
 use crate::limits;
@@ -176,31 +175,6 @@ pub fn favicon(ctx: &Context) -> Reply {
         .header(CACHE_CONTROL, &format!("public, max-age={FAVICON_AGE_S}"))
         .header(EXPIRES, &httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + expires))
 }
-
-/// `/_utils`: the web interface's place. Without its final slash it redirects, so that relative links work.
-pub fn utils(ctx: &Context, request: &Request, below: Option<&str>) -> Result<Reply> {
-    match below {
-        None => {
-            let to = format!("{}/_utils/", request.base_url());
-            Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to).header(LOCATION, &to))
-        }
-        Some("" | "index.html") => {
-            let page = Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE)
-                .header(CACHE_CONTROL, "private, must-revalidate");
-            Ok(policy::guard(&ctx.config, Content::Utils, page))
-        }
-        Some("session.html") => Ok(policy::guard(&ctx.config, Content::Utils, session::page(request))),
-        Some(_) => {
-            let reply = Reply::typed(StatusCode::NOT_FOUND, "text/plain", "Not found.");
-            let reply = reply.header(CACHE_CONTROL, "private, must-revalidate");
-            Ok(policy::guard(&ctx.config, Content::Utils, reply))
-        }
-    }
-}
-
-const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>settee</title>\n\
-    <h1>settee</h1>\n<p>The node is running. A web interface comes with a later version; until then use the HTTP \
-    interface at <a href=\"/\">/</a>.</p>\n</html>\n";
 
 /// How long browsers may keep the icon: a year.
 const FAVICON_AGE_S: u64 = 31_536_000;

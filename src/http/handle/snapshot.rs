@@ -9,6 +9,7 @@ use serde_json::json;
 use super::super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::Class;
 use crate::coordinator::backup::{self, BackupError, Extent, Snapshot};
+use crate::limits;
 use crate::world::Pool;
 
 impl From<BackupError> for Problem {
@@ -66,6 +67,47 @@ pub async fn restore(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     Ok(Reply::value(StatusCode::CREATED, &body))
 }
 
+/// `GET /_node/{name}/_snapshot`: the folders below `[settee] snapshot_dir`; with `?path=FOLDER` the snapshots there,
+/// by database, newest first.
+///
+/// # Errors
+/// 403 without `[settee] snapshot_dir`, 400 for a path that leads out of it.
+pub async fn list(ctx: &Context, request: &Request) -> Result<Reply> {
+    let root = root(ctx)?;
+    let disk = ctx.env.disk();
+    let Some(path) = request.query.get("path") else {
+        let found = ctx.env.blocking(Pool::Foreground, move || match disk.exists(&root)? {
+            true => disk.list(&root),
+            false => Ok(Vec::new()),
+        });
+        let entries = found.await.map_err(|error| Problem::from(BackupError::Io(error.to_string())))?;
+        let folders = entries.into_iter().filter(|entry| entry.is_dir && !entry.name.starts_with('.'));
+        let names: Vec<String> = folders.map(|entry| entry.name).take(limits::STATUS_DATABASES).collect();
+        return Ok(Reply::value(StatusCode::OK, &json!({ "folders": names })));
+    };
+    let folder = within(&root, path)?;
+    let found = move || backup::listed(disk.as_ref(), &folder, limits::STATUS_DATABASES);
+    let databases = ctx.env.blocking(Pool::Foreground, found).await?;
+    let told = |(db, times): (String, Vec<u64>)| json!({"db": db, "taken_ms": times});
+    let databases: Vec<_> = databases.into_iter().map(told).collect();
+    Ok(Reply::value(StatusCode::OK, &json!({"path": path, "databases": databases})))
+}
+
+/// The folder below which snapshots lie.
+fn root(ctx: &Context) -> Result<PathBuf> {
+    let root = ctx.config.get("settee", "snapshot_dir").filter(|dir| !dir.is_empty());
+    root.map(PathBuf::from).ok_or_else(|| Problem::forbidden("No [settee] snapshot_dir is configured on this node."))
+}
+
+/// A folder below the root.
+fn within(root: &Path, path: &str) -> Result<PathBuf> {
+    let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    match path.is_empty() || !inside || path.chars().any(char::is_control) {
+        true => Err(Problem::bad_request("`path` must name a folder below the snapshot_dir.")),
+        false => Ok(root.join(path)),
+    }
+}
+
 fn told(db: &str, taken: &Snapshot) -> serde_json::Value {
     json!({
         "ok": true,
@@ -86,20 +128,15 @@ struct Asked {
 }
 
 async fn asked(ctx: &Context, request: &mut Request) -> Result<Asked> {
-    let root = ctx.config.get("settee", "snapshot_dir").filter(|dir| !dir.is_empty());
-    let root = root.ok_or_else(|| Problem::forbidden("No [settee] snapshot_dir is configured on this node."))?;
+    let root = root(ctx)?;
     request.require_json()?;
     let body = request.query_object().await?;
     let text = |name: &str| body.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-    let path = text("path").ok_or_else(|| Problem::bad_request("`path` must name a folder below the snapshot_dir."))?;
-    let inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
-    if path.is_empty() || !inside || path.chars().any(char::is_control) {
-        return Err(Problem::bad_request("`path` must name a folder below the snapshot_dir."));
-    }
+    let folder = within(&root, &text("path").unwrap_or_default())?;
     let extent = match body.get("whole").map(|whole| whole.as_bool()) {
         None | Some(Some(false)) => Extent::Added,
         Some(Some(true)) => Extent::Whole,
         Some(None) => return Err(Problem::bad_request("`whole` must be true or false.")),
     };
-    Ok(Asked { folder: Path::new(&root).join(path), of: text("db"), extent })
+    Ok(Asked { folder, of: text("db"), extent })
 }
