@@ -132,7 +132,7 @@ async function warn(who, isNew) {
   if (!isNew && performance.now() - warned < 60000) return;
   warned = performance.now();
   const found = await findWarnings(who).catch(() => []);
-  if (session.value === who) fill(notices, found.map((each) => warningBar(each)));
+  if (session.value === who) fill(notices, found.filter((each) => each.href !== location.hash).map((each) => warningBar(each)));
 }
 
 frame();

@@ -26,9 +26,9 @@ export function valueCell(value) {
   if (value === undefined) return h("span", { class: "faint" }, "");
   if (value === null || typeof value === "boolean") return h("span", { class: "t-atom mono" }, String(value));
   if (typeof value === "number") return h("span", { class: "t-number mono" }, String(value));
-  if (typeof value === "string") return h("span", { title: value.length > 80 ? shorten(value, 600) : null }, shorten(value, 120));
+  if (typeof value === "string") return h("span", { class: "value", title: value.length > 40 ? shorten(value, 600) : null }, shorten(value, 120));
   const written = JSON.stringify(value);
-  return h("span", { class: "mono soft", title: shorten(written, 600) }, shorten(written, 80));
+  return h("span", { class: "mono soft value", title: shorten(written, 600) }, shorten(written, 80));
 }
 
 /// Columns that were chosen for a table before, or null.

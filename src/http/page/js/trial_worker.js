@@ -23,6 +23,9 @@ Object.assign(self, {
   require: () => { throw new Error("require() is there on the node only."); },
 });
 
+// A policy forbids requests, too; without these a function is told so at once.
+for (const name of ["fetch", "XMLHttpRequest", "WebSocket", "WebTransport", "EventSource", "Worker", "BroadcastChannel", "importScripts", "indexedDB", "caches"]) self[name] = undefined;
+
 function freeze(value) {
   if (value && typeof value === "object") { Object.values(value).forEach(freeze); Object.freeze(value); }
   return value;

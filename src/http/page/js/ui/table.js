@@ -3,9 +3,9 @@
 import { h, fill, keyed } from "../dom.js";
 
 /// A table. `columns`: `{label, cell(row) → node or text, class, width, sort(row) → value}`; `rows`; `key(row)`.
-/// `update(rows)` on the answered element shows other rows. Columns with `sort` sort when their heading is pressed.
+/// `update(rows)` on the answered element shows other rows; `{all: true}` draws those anew, too, that are equal. Columns with `sort` sort when their heading is pressed.
 export function table({ columns, rows, key, label, rowClass, empty, onopen }) {
-  let shown = rows, order = null;
+  let shown = rows, order = null, repaint = false;
   const body = h("tbody");
   const heads = columns.map((column, at) => h("th", { scope: "col", class: column.class, style: column.width ? { width: column.width } : null },
     column.sort ? h("button", { type: "button", class: "sort", onclick: () => sortBy(at) }, column.label) : column.head ?? column.label));
@@ -13,15 +13,18 @@ export function table({ columns, rows, key, label, rowClass, empty, onopen }) {
     h("table", null, h("thead", null, h("tr", null, heads)), body));
   const make = (row) => {
     const tr = h("tr", null);
-    paint(tr, row);
+    paint(tr, row, true);
     if (onopen) {
       tr.classList.add("opens");
       tr.addEventListener("click", (event) => { if (!event.target.closest("a,button,input,label,select") && !String(getSelection())) onopen(tr.row, event); });
     }
     return tr;
   };
-  function paint(tr, row) {
+  /// A row that is as it was stays, with the focus and the menu that may be open in it.
+  function paint(tr, row, isWanted = repaint) {
+    const was = tr.row;
     tr.row = row;
+    if (!isWanted && (was === row || JSON.stringify(was) === JSON.stringify(row))) return;
     if (rowClass) tr.className = (onopen ? "opens " : "") + (rowClass(row) ?? "");
     fill(tr, columns.map((column) => h(column.isHead ? "th" : "td", { class: column.class, scope: column.isHead ? "row" : null }, column.cell(row))));
   }
@@ -40,9 +43,9 @@ export function table({ columns, rows, key, label, rowClass, empty, onopen }) {
     else if (key) {
       body.querySelector(".none")?.remove();
       keyed(body, list, key, make, paint);
-    } else fill(body, list.map(make));
+    } else fill(body, list.map((row) => make(row)));
   }
-  element.update = (next) => { shown = next; draw(); };
+  element.update = (next, { all = false } = {}) => { shown = next; repaint = all; draw(); repaint = false; };
   element.body = body;
   draw();
   return element;

@@ -61,7 +61,7 @@ function password(who) {
       first.value = second.value = "";
       toast(t.changed);
     } catch (error) { fill(told, problem(error)); }
-  } }, h("h2", null, t.password), h("input", { type: "hidden", autocomplete: "username", value: who.name }), h("div", { class: "fields" }, field(t.newPassword, first), field(t.again, second)), told, h("div", null, button(t.change, { type: "submit" })));
+  } }, h("h2", null, t.password), h("input", { type: "text", hidden: true, autocomplete: "username", value: who.name }), h("div", { class: "fields" }, field(t.newPassword, first), field(t.again, second)), told, h("div", null, button(t.change, { type: "submit" })));
 }
 
 const isUser = (name) => get(path("_users", "org.couchdb.user:" + name), null, { quiet: true }).then(() => true).catch(() => false);

@@ -1,7 +1,7 @@
 // The changes of a database as they happen, filtered where they are made.
 
 import { h, fill, sleep } from "../dom.js";
-import { button, select, field, editor, virtualList, notice, badge, icon, toast, shortRev, count, dialog } from "../ui.js";
+import { button, select, field, editor, virtualList, notice, badge, icon, toast, shortRev, dialog } from "../ui.js";
 import { ask, path, changes, plain } from "../api.js";
 import { remember } from "../router.js";
 import { docLink } from "./documents.js";
@@ -43,7 +43,7 @@ export async function changesView(ctx) {
     return { params: {} };
   }
   function state(kind) {
-    fill(status, h("span", { class: ["dot", kind] }), t.states[kind], " ", h("span", { class: "faint" }, t.seen(count(seen), paused ? held.length : 0)));
+    fill(status, h("span", { class: ["dot", kind] }), t.states[kind], " ", h("span", { class: "faint" }, t.seen(seen, paused ? held.length : 0)));
   }
   function add(next) {
     rows = [...next.slice().reverse(), ...rows].slice(0, KEEP);

@@ -24,7 +24,7 @@ export function databases(ctx) {
   const system = h("label", { class: "check" }, h("input", { type: "checkbox", onchange: (event) => { showSystem = event.target.checked; load(); } }), h("span", null, t.system));
   const list = h("div", null, loading());
   const foot = h("nav", { class: "pager", "aria-label": t.pages });
-  let starts = [undefined], names = [], showSystem = false, turn = 0;
+  let shown = null, starts = [undefined], names = [], showSystem = false, turn = 0;
 
   async function load() {
     const own = ++turn;
@@ -54,7 +54,8 @@ export function databases(ctx) {
     }
     toolbar.hidden = false;
     if (!rows.length) fill(list, empty(t.nothing(prefix), { icon: "search", hint: t.nothingHint, actions: canCreate() ? [button(t.createNamed(prefix), { kind: "primary", icon: "plus", onclick: () => createDatabase({ name: prefix }) })] : null }));
-    else fill(list, shownTable(rows, load));
+    else if (shown?.isConnected) shown.update(rows);
+    else fill(list, shown = shownTable(rows, load));
     fill(foot, starts.length > 1 || next ? [
       button(t.previous, { icon: "left", disabled: starts.length === 1, onclick: () => { starts.pop(); load(); } }),
       h("span", { class: "faint" }, t.range((starts.length - 1) * PAGE + 1, (starts.length - 1) * PAGE + rows.length)),

@@ -36,7 +36,7 @@ export async function inDatabase(ctx, tab, ...content) {
       h("div", { class: "grow" },
         h("nav", { class: "crumbs", "aria-label": text.app.breadcrumb }, h("a", { href: "#/databases" }, text.databases.title)),
         h("h1", { tabIndex: -1 }, db),
-        h("p", { class: "sub" }, text.database.summary(count(info.doc_count), bytes(info.sizes?.external), bytes(info.sizes?.file), info.cluster ?? {}),
+        h("p", { class: "sub" }, text.database.summary(info.doc_count, bytes(info.sizes?.external), bytes(info.sizes?.file), info.cluster ?? {}),
           isPartitioned ? [" ", h("span", { class: "badge accent" }, text.database.partitioned)] : null)),
       h("div", { class: "actions" },
         linkButton(text.database.newDocument, link(["db", db, "new"]), { kind: "primary", icon: "plus" }),

@@ -2,7 +2,7 @@
 
 import { h, fill } from "../dom.js";
 import { area, button, badge, card, confirm, dialog, editor, field, input, select, menu, empty, problem, icon, toast, attempt, bytes, count, facts, progress, panels, shortRev } from "../ui.js";
-import { get, put, post, del, plain, path } from "../api.js";
+import { get, put, post, del, plain, path, query, JSON_PARAMS } from "../api.js";
 import { link, go } from "../router.js";
 import { inDatabase, databaseInfo, forgetInfo } from "./db_frame.js";
 import { every } from "../dom.js";
@@ -67,10 +67,18 @@ function designCard(db, doc, reload) {
 
 export const shortReduce = (reduce) => (reduce.startsWith("_") ? reduce : t.custom);
 
+/// The text of a design document, `null` where there is none: asked for by a list, which is no error then.
+export async function designText(db, ddoc, signal) {
+  const source = await plain(path(db, "_all_docs") + query({ key: "_design/" + ddoc, include_docs: true }, JSON_PARAMS), null, { signal });
+  const rows = json.members(json.members(source).find((member) => member.name === "rows").text);
+  return rows.length ? json.members(rows[0].text).find((member) => member.name === "doc")?.text ?? "null" : "null";
+}
+
 /// Sets one function at a path of a design document (made if it is not there), leaving all else as it is written.
 export async function storeFunction(db, ddoc, at, value, extra = {}) {
   const target = path(db, "_design/" + ddoc);
-  const source = await plain(target).catch((error) => (error.status === 404 ? `{"_id":${JSON.stringify("_design/" + ddoc)},"language":"javascript"}` : Promise.reject(error)));
+  const stored = await designText(db, ddoc);
+  const source = stored === "null" ? `{"_id":${JSON.stringify("_design/" + ddoc)},"language":"javascript"}` : stored;
   const answer = await put(target, json.format(placed(json.withMembers(source, extra), at, value)));
   forgetInfo(db);
   return answer;
@@ -85,7 +93,7 @@ function placed(source, [name, ...below], value) {
 
 /// Asks for design document and name, then opens the editor of the new view.
 export async function newView(db, names, own) {
-  const info = await databaseInfo(db);
+  const info = await databaseInfo(db, { fresh: true });
   const ddoc = input({ class: "mono", required: true, value: own ?? names[0] ?? "", list: "ddoc-names", autofocus: !own });
   const view = input({ class: "mono", required: true, value: "", autofocus: Boolean(own) });
   const shown = dialog({
@@ -117,7 +125,8 @@ async function newFunction(db, names) {
 export async function designDocument(ctx) {
   const { db, ddoc } = ctx.params;
   const id = "_design/" + ddoc;
-  const source = await plain(path(db, id), null, { signal: ctx.signal }).catch((error) => (error.status === 404 ? null : Promise.reject(error)));
+  const found = await designText(db, ddoc, ctx.signal);
+  const source = found === "null" ? null : found;
   const doc = source ? JSON.parse(source) : { _id: id };
   const wanted = ctx.query.get("function");
   const stored = source ? json.format(source) : "";

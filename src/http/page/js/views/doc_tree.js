@@ -9,7 +9,7 @@ import * as json from "../json.js";
 import { text } from "../text.js";
 
 const t = text.tree;
-const STEP = 96, ROW = 54, R = 8, LEFT = 26, TOP = 30;
+const STEP = 88, ROW = 54, R = 8, LEFT = 26, TOP = 30;
 /// A run of revisions without branches that is longer than this is drawn as its ends with a gap.
 const RUN = 7;
 
@@ -88,6 +88,12 @@ function drawing(tree, chosen) {
   return svg("svg", { class: "tree", width, height: height + 4, viewBox: `0 0 ${width} ${height + 4}`, role: "group", "aria-label": t.label }, edges, points);
 }
 
+/// Leaves are seen first: the drawing begins scrolled to its right end.
+function atItsEnd(element) {
+  requestAnimationFrame(() => { element.scrollLeft = element.scrollWidth; });
+  return element;
+}
+
 export function revisionsPanel(ctx, state) {
   const { db, id } = state;
   const shown = h("div", { class: "below" });
@@ -99,7 +105,7 @@ export function revisionsPanel(ctx, state) {
     show(tree.leaves[0], state, shown);
     return [
       facts([[t.generations, Math.max(...tree.leaves.map((leaf) => leaf.generation))], [t.known, tree.nodes.size], [t.leaves, t.leavesOf(live, tree.leaves.length - live)], [t.current, h("span", { class: "mono" }, shortRev(current._rev))]]),
-      h("div", { class: "card tree-card below", tabIndex: 0, role: "region", "aria-label": t.label }, drawing(tree, (node) => show(node, state, shown))),
+      atItsEnd(h("div", { class: "card tree-card below", tabIndex: 0, role: "region", "aria-label": t.label }, drawing(tree, (node) => show(node, state, shown)))),
       h("p", { class: "legend" }, ["winner", "conflict", "deleted", "inner"].map((kind) => h("span", null, h("i", { class: kind }), t.kinds[kind]))),
       shown,
     ];

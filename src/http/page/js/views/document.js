@@ -24,7 +24,7 @@ export async function loadText(db, id, params, options) {
 /// A new document: its text starts with an id of the node's making.
 export async function newDocument(ctx) {
   const db = ctx.params.db;
-  const [info, ids] = await Promise.all([databaseInfo(db), get("_uuids")]);
+  const [info, ids] = await Promise.all([databaseInfo(db, { fresh: true }), get("_uuids")]);
   const prefix = info.props?.partitioned ? "partition:" : "";
   let start = `{\n  "_id": ${JSON.stringify(prefix + ids.uuids[0])}\n}`;
   const copied = ctx.query.get("copy");
@@ -64,7 +64,7 @@ export async function document_(ctx) {
   }
   const shown = panels(t.tabs, tabs, tabs.some(([name]) => name === ctx.query.get("tab")) ? ctx.query.get("tab") : "edit", (name) => remember({ tab: name === "edit" ? "" : name }));
   return inDatabase(ctx, "documents",
-    h("div", { class: "doc-head" }, h("h2", { class: "doc-title mono break" }, id), h("span", { class: "faint mono small" }, doc._rev),
+    h("div", { class: "doc-head" }, h("h2", { class: "doc-title mono break" }, id), h("span", { class: "faint mono small wide-only" }, doc._rev), h("span", { class: "faint mono small narrow-only" }, shortRev(doc._rev)),
       conflicts.length ? h("button", { type: "button", class: "badge warn", onclick: () => shown.show("conflicts") }, text.documents.conflicts(conflicts.length)) : null,
       h("span", { class: "grow" }), docMenu(state)),
     rev && doc._rev === rev ? notice("info", t.oldShown(shortRev(rev)), " ", h("a", { href: link(["db", db, "doc", id]) }, t.showCurrent)) : null,
@@ -83,7 +83,7 @@ async function missing(db, id, error) {
   return h("div", { class: "stack" }, notice(isDeleted ? "warning" : "error", h("p", { class: "strong" }, isDeleted ? t.deleted : t.notThere), h("p", null, isDeleted ? t.deletedHint : t.notThereHint)), h("div", { class: "actions" }, actions));
 }
 
-/// Stores the last revision before the deletion again, where it is still there.
+/// Stores the last revision before the deletion again, where it is still there. Without `_rev`: it follows the tombstone.
 async function restore(db, id) {
   await attempt(async () => {
     const tree = await get(path(db, id), { open_revs: "all", revs: true });
@@ -94,7 +94,7 @@ async function restore(db, id) {
       body = await plain(path(db, id), { rev: `${start - at}-${ids[at]}` }).catch(() => null);
     }
     if (!body) { toast(t.restoreGone, { kind: "error" }); return; }
-    await ask("PUT", path(db, id), { body: json.withMembers(body, { _rev: JSON.stringify(leaf._rev), _attachments: undefined }) });
+    await ask("PUT", path(db, id), { body: json.withMembers(body, { _rev: undefined, _attachments: undefined }) });
     toast(t.restored);
     go(location.hash);
   });
@@ -141,7 +141,7 @@ function editPanel(ctx, state, start) {
   const back = button(t.revert, { kind: "ghost", onclick: () => { edit.value = state.stored; touched(); } });
   const compare = button(t.compare, { onclick: () => { showDiff = !showDiff; touched(); }, "aria-pressed": "false" });
   const edit = editor({
-    value: start, label: t.textOf(state.id ?? t.newTitle), language: "json", minLines: 14, maxLines: 34, oninput: touched, onsave: () => store(),
+    value: start, label: t.textOf(state.id ?? t.newTitle), language: "json", minLines: 14, maxLines: 34, oninput: touched,
     check: (value) => checkDocument(value, state),
   });
   function touched() {
@@ -200,6 +200,12 @@ function editPanel(ctx, state, start) {
   const guard = async () => left || !isDirty() || confirm({ title: t.leaveTitle, message: t.leaveMessage, action: t.leave, danger: true });
   guard.isDirty = () => !left && isDirty();
   beforeLeave(guard, ctx.signal);
+  // Wherever the focus is, while the text is seen.
+  addEventListener("keydown", (event) => {
+    if (event.key !== "s" || !(event.ctrlKey || event.metaKey) || !edit.element.isConnected || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    if (!save.disabled) store();
+  }, { signal: ctx.signal });
   touched();
   const format = button(t.format, { kind: "ghost", onclick: () => { try { edit.value = json.format(edit.value); touched(); } catch (error) { edit.setError(error); } } });
   return { element: h("div", null, told, edit.element, h("div", { class: "toolbar below" }, save, back, compare, format, h("span", { class: "grow" }), h("span", { class: "faint small wide-only" }, t.keys)), difference) };

@@ -54,7 +54,12 @@ export async function documents(ctx) {
       let found = answer.rows.map((row, place) => ({ ...row, text: texts[place] }));
       const isMore = found.length > at.limit;
       found = found.slice(0, at.limit);
-      if (at.down) { found.reverse(); at.down = false; at.skip = 0; at.from = found[0]?.id ?? ""; }
+      if (at.down) {
+        // Counted from the other end.
+        if (typeof answer.offset === "number") answer.offset = answer.total_rows - answer.offset - found.length;
+        found.reverse();
+        Object.assign(at, { down: false, skip: 0, from: found[0]?.id ?? "" });
+      }
       rows = found;
       // Behind a page that was gone back to there is at least the one that was come from.
       draw(answer, isMore || wentBack);
@@ -107,7 +112,7 @@ export async function documents(ctx) {
     const offered = membersOf(docs);
     const key = db + (at.partition ? ":" + at.partition.slice(0, 40) : "");
     const chosen = rememberedColumns(key) ?? offered.slice(0, COLUMNS);
-    const all = h("input", { type: "checkbox", "aria-label": t.selectAll, onchange: () => { for (const row of rows) choose(row, all.checked); shown.update(rows); } });
+    const all = h("input", { type: "checkbox", "aria-label": t.selectAll, onchange: () => { for (const row of rows) choose(row, all.checked); shown.update(rows, { all: true }); } });
     const shown = table({
       label: t.tableLabel(db), rows, key: (row) => row.id, rowClass: (row) => (selected.has(row.id) ? "selected" : ""),
       onopen: (row) => go(docLink(db, row.id)),
@@ -149,7 +154,7 @@ export async function documents(ctx) {
     });
   }
 
-  const columnsButton = button(t.columns, { icon: "columns" });
+  const columnsButton = button(t.columns, { icon: "columns", hidden: at.view !== "table" });
   const jump = h("input", {
     type: "search", class: "mono", placeholder: t.jump, "aria-label": t.jump, value: at.prefix, spellcheck: false,
     oninput: debounce(() => { at.prefix = jump.value; at.from = ""; load(); }, 250),
@@ -193,7 +198,7 @@ function rawDocs(source) {
 
 function partitionLine(db, name) {
   const line = h("p", { class: "faint small below" });
-  get(path(db, "_partition", name)).then((info) => fill(line, t.partitionInfo(name, count(info.doc_count), bytes(info.sizes?.external)))).catch(() => {});
+  get(path(db, "_partition", name)).then((info) => fill(line, t.partitionInfo(name, info.doc_count, bytes(info.sizes?.external)))).catch(() => {});
   return line;
 }
 

@@ -1,7 +1,7 @@
 // Declarative queries: an editor, their rows, how they are executed, and the indexes.
 
 import { h, fill } from "../dom.js";
-import { button, panels, table, editor, input, notice, problem, segmented, menu, loading, empty, count, duration } from "../ui.js";
+import { button, panels, table, editor, input, notice, problem, segmented, menu, loading, empty, duration } from "../ui.js";
 import { post, path } from "../api.js";
 import { go, remember } from "../router.js";
 import { inDatabase, databaseInfo } from "./db_frame.js";
@@ -32,7 +32,7 @@ function keep(db, source) {
 
 export async function mango(ctx) {
   const { db } = ctx.params;
-  const info = await databaseInfo(db);
+  const info = await databaseInfo(db, { fresh: true });
   const tabs = [["query", t.query, () => queryPanel(ctx, db, Boolean(info.props?.partitioned))], ["indexes", t.indexes, () => indexesPanel(ctx, db, Boolean(info.props?.partitioned))]];
   return inDatabase(ctx, "query", panels(t.tabs, tabs, ctx.query.get("tab") ?? "query", (name) => remember({ tab: name === "query" ? "" : name })));
 }
@@ -72,7 +72,7 @@ function queryPanel(ctx, db, isPartitioned) {
     ];
     fill(results,
       answer.warning ? notice("warning", h("p", null, warned(answer.warning)), button(t.makeIndex, { small: true, onclick: () => newIndex(db, { isPartitioned, fields: suggestFields(edit.value) }) })) : null,
-      h("div", { class: "toolbar below" }, h("span", { class: "soft grow", role: "status" }, t.found(count(docs.length), duration(ms / 1000), stats.total_docs_examined, stats.total_keys_examined)),
+      h("div", { class: "toolbar below" }, h("span", { class: "soft grow", role: "status" }, t.found(docs.length, duration(ms / 1000), stats.total_docs_examined, stats.total_keys_examined)),
         segmented(text.documents.view, [["table", text.documents.asTable, "table"], ["json", text.documents.asJson, "design"]], asJson ? "json" : "table", (value) => { asJson = value === "json"; draw(answer, ms); }),
         button(text.documents.columns, { icon: "columns", hidden: asJson, onclick: () => { chooseColumns(key, offered, chosen, () => draw(answer, ms)); } }),
         menu(t.save, [

@@ -38,7 +38,7 @@ export function planView(plan, { makeIndex }) {
   const sorts = (plan.opts?.sort && Object.keys(plan.opts.sort).length) ? plan.opts.sort : null;
   const steps = [
     step(isScan ? "bad-step" : "good-step", isScan ? "table" : "bolt", isScan ? t.scan : isText ? t.textIndex(index.name) : t.index(index.name),
-      isScan ? h("p", null, t.scanWords, " ", button(t.makeIndex, { small: true, onclick: makeIndex })) : h("p", { class: "row" }, index.ddoc ? h("span", { class: "mono faint" }, index.ddoc) : null, fields.map((field) => badge(field, "accent")), index.partitioned ? badge(text.database.partitioned) : null)),
+      isScan ? h("p", null, t.scanWords, " ", button(t.makeIndex, { small: true, onclick: makeIndex })) : h("p", { class: "row" }, index.ddoc ? h("span", { class: "mono faint break" }, index.ddoc) : null, fields.map((field) => badge(field, "accent")), index.partitioned ? badge(text.database.partitioned) : null)),
     isText ? step("", "search", t.textQuery, h("p", { class: "mono break" }, plan.query ?? "*:*"))
       : step("", "right", t.range, h("p", { class: "mono break" }, isOpen && isScan ? t.all : `${bound(from)} … ${bound(to)}`, range.direction === "rev" ? h("span", { class: "faint" }, ` ${t.backwards}`) : null)),
     step("", "document", isCovered ? t.covered : t.fetch, h("p", { class: "soft" }, isCovered ? t.coveredWords : t.fetchWords)),

@@ -23,7 +23,7 @@ const MAPS = {
   by_tag: { map: "function (doc) {\n  (doc.tags || []).forEach(function (tag) {\n    emit(tag, doc.rating);\n  });\n}", reduce: "_stats" },
   loans_by_month: { map: "function (doc) {\n  if (doc.type === 'loan') {\n    emit(doc.date.split('-').map(Number), 1);\n  }\n}", reduce: "_sum" },
 };
-const INDEX = "function (doc) {\n  if (doc.type !== 'book') return;\n  index('default', doc.title + ' ' + doc.about);\n  index('title', doc.title, { store: true });\n  index('about', doc.about, { store: true });\n  index('author', doc.author, { facet: true, store: true });\n  index('year', doc.year, { facet: true, store: true });\n}";
+const INDEX = "function (doc) {\n  if (doc.type !== 'book') return;\n  index('default', [doc.title, doc.about].concat(doc.tags).join(' '));\n  index('title', doc.title, { store: true });\n  index('about', doc.about, { store: true });\n  index('author', doc.author, { facet: true, store: true });\n  index('year', doc.year, { store: true });\n}";
 
 /// The documents of the sample; in a partitioned database the type is the partition.
 export function sampleDocs(isPartitioned) {

@@ -19,7 +19,7 @@ const ANALYZERS = ["standard", "keyword", "simple", "simple_asciifolding", "whit
 
 export async function search(ctx) {
   const { db } = ctx.params;
-  const [info, answer] = await Promise.all([databaseInfo(db), get(path(db, "_design_docs"), { include_docs: true, limit: 500 }, { signal: ctx.signal })]);
+  const [info, answer] = await Promise.all([databaseInfo(db, { fresh: true }), get(path(db, "_design_docs"), { include_docs: true, limit: 500 }, { signal: ctx.signal })]);
   const all = answer.rows.flatMap((row) => Object.entries(row.doc?.indexes ?? {}).filter(([, about]) => typeof about?.index === "string").map(([name, about]) => ({ ddoc: row.id.slice(8), name, about, isGlobal: row.doc.options?.partitioned === false })));
   const wantsDdoc = ctx.query.get("ddoc"), wantsName = ctx.query.get("index");
   const chosen = all.find((each) => each.ddoc === wantsDdoc && each.name === wantsName) ?? (wantsName ? null : all[0]);
@@ -90,8 +90,15 @@ function runner(ctx, state) {
       const answer = await post(target, body, { signal: ctx.signal });
       draw(answer, Math.round(performance.now() - begun));
     } catch (error) {
+      // A field without words in this index has no facet: numbers, or a name that no document has.
+      const without = /dim "?([^" ]+)"? does not exist/.exec(error.reason ?? "")?.[1];
+      if (without && list(counts).includes(without)) {
+        counts.value = list(counts).filter((field) => field !== without).join(", ");
+        return run(bookmark);
+      }
       if (error.name !== "AbortError") fill(results, problem(error, { retry: () => run(bookmark) }));
     }
+    return undefined;
   }
   function draw(answer, ms) {
     const groups = answer.groups;

@@ -178,7 +178,7 @@ export async function importView(ctx) {
   }
   function done(begun, stored, refused, refusals, wasStopped) {
     fill(told,
-      notice(wasStopped ? "warning" : refused ? "warning" : "ok", h("p", { class: "strong" }, wasStopped ? t.importStopped(count(stored)) : t.imported(count(stored), count(refused))), h("p", null, t.inTime(((performance.now() - begun) / 1000).toFixed(1)), " ", h("a", { href: link(["db", db]) }, t.toDocuments))),
+      notice(wasStopped ? "warning" : refused ? "warning" : "ok", h("p", { class: "strong" }, wasStopped ? t.importStopped(stored) : t.imported(stored, refused)), h("p", null, t.inTime(((performance.now() - begun) / 1000).toFixed(1)), " ", h("a", { href: link(["db", db]) }, t.toDocuments))),
       refusals.length ? [h("div", { class: "row" }, h("h3", { class: "grow" }, t.refusedTitle), button(t.saveRefusals, { small: true, icon: "download", onclick: () => saveBlob(new Blob([JSON.stringify(refusals, null, 2)], { type: "application/json" }), `${db}-refused.json`) })),
         table({ label: t.refusedTitle, rows: refusals.slice(0, 100), columns: [{ label: "_id", class: "mono", cell: (row) => row.id ?? "" }, { label: t.error, cell: (row) => row.error }, { label: t.reason, cell: (row) => row.reason }] }),
         refusals.some((row) => row.error === "conflict") ? h("p", { class: "hint" }, t.conflictHint) : null] : null);

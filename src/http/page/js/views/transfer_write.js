@@ -1,7 +1,7 @@
 // Export: documents page by page into a file, as they are written.
 
 import { h, fill } from "../dom.js";
-import { button, card, checkbox, field, input, progress, segmented, notice, problem, count, bytes } from "../ui.js";
+import { button, card, checkbox, field, input, progress, segmented, notice, problem, bytes } from "../ui.js";
 import { plain, path, query, JSON_PARAMS } from "../api.js";
 import { cell } from "../csv.js";
 import { membersOf } from "../columns.js";
@@ -108,18 +108,18 @@ export async function exportView(ctx) {
         many += page.docs.length;
         read += page.read;
         bar.update(prefix.value ? null : Math.min(1, read / Math.max(1, info.doc_count)));
-        words.textContent = t.progress(count(many), bytes(size));
+        words.textContent = t.progress(many, bytes(size));
       }
       if (format === "json") await write("\n]\n");
       await out.close();
-      fill(told, notice("ok", h("p", { class: "strong" }, t.exported(count(many), bytes(size))), h("p", null, t.inTime(((performance.now() - begun) / 1000).toFixed(1)))));
+      fill(told, notice("ok", h("p", { class: "strong" }, t.exported(many, bytes(size))), h("p", null, t.inTime(((performance.now() - begun) / 1000).toFixed(1)))));
     } catch (error) {
       await out.abort();
-      fill(told, error.name === "AbortError" ? notice("warning", t.stopped(count(many))) : problem(error, { retry: run }));
+      fill(told, error.name === "AbortError" ? notice("warning", t.stopped(many)) : problem(error, { retry: run }));
     }
   }
   drawOptions();
-  return inDatabase(ctx, "documents", card(t.exportTitle, h("p", { class: "soft" }, t.exportWords(count(info.doc_count))),
+  return inDatabase(ctx, "documents", card(t.exportTitle, h("p", { class: "soft" }, t.exportWords(info.doc_count)),
     segmented(t.format, [["ndjson", "NDJSON"], ["json", "JSON"], ["csv", "CSV"]], format, (value) => { format = value; drawOptions(); }),
     h("p", { class: "hint" }, t.formatHint),
     h("div", { class: "fields" }, field(t.prefix, prefix, { hint: t.prefixHint })), withDesign, own, h("div", null, start), told));

@@ -6,7 +6,7 @@ import { ask, get, path, query, JSON_PARAMS, BASE } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
 import { inDatabase, databaseInfo } from "./db_frame.js";
 import { docLink } from "./documents.js";
-import { storeFunction, TEMPLATES, buildTasks, taskBar } from "./design.js";
+import { storeFunction, designText, TEMPLATES, buildTasks, taskBar } from "./design.js";
 import { valueCell } from "../columns.js";
 import { trialMap, trialReduce } from "../trial.js";
 import { code } from "../diff.js";
@@ -19,8 +19,8 @@ const BUILT_IN = ["_count", "_sum", "_stats", "_approx_count_distinct"];
 
 export async function viewPage(ctx) {
   const { db, ddoc, view } = ctx.params;
-  const info = await databaseInfo(db);
-  const doc = await get(path(db, "_design/" + ddoc), null, { signal: ctx.signal }).catch((error) => (error.status === 404 ? null : Promise.reject(error)));
+  const info = await databaseInfo(db, { fresh: true });
+  const doc = JSON.parse(await designText(db, ddoc, ctx.signal));
   const about = doc?.views?.[view];
   const isPartitioned = Boolean(info.props?.partitioned) && doc?.options?.partitioned !== false;
   const state = { db, ddoc, view, doc, about, isPartitioned, ofPartitioned: Boolean(info.props?.partitioned) };
@@ -104,7 +104,7 @@ function runner(ctx, state) {
     const isReduced = hasReduce && grouping.value !== "none";
     const withDocs = asked.include_docs;
     const url = new URL(target() + query({ ...asked, keys: undefined, limit: size }, JSON_PARAMS), BASE);
-    const head = h("div", { class: "toolbar" }, h("span", { class: "soft grow", role: "status" }, isReduced ? t.groupsFound(count(rows.length), Math.round(ms)) : t.rowsFound(count(rows.length), count(answer.total_rows), answer.offset, Math.round(ms))),
+    const head = h("div", { class: "toolbar" }, h("span", { class: "soft grow", role: "status" }, isReduced ? t.groupsFound(rows.length, Math.round(ms)) : t.rowsFound(rows.length, count(answer.total_rows), answer.offset, Math.round(ms))),
       segmented(text.documents.view, [["table", text.documents.asTable, "table"], ["json", text.documents.asJson, "design"]], asJson ? "json" : "table", (value) => { asJson = value === "json"; draw(); }),
       button(t.copyUrl, { icon: "copy", onclick: () => navigator.clipboard?.writeText(url.href).then(() => toast(text.app.copied)) }));
     const columns = [
@@ -123,7 +123,7 @@ function runner(ctx, state) {
       h("div", { class: "fields spaced" }, keys.element, field("startkey_docid", startId), field("endkey_docid", endId), field("skip", skip), field("update", update)),
       h("div", { class: "row checks" }, Object.values(flags))),
     h("div", { class: "row" }, button(t.run, { kind: "primary", icon: "play", type: "submit" }), h("span", { class: "hint" }, t.runHint)));
-  if (!state.isPartitioned) run();
+  run();
   return h("div", { class: "stack" }, form, build, results);
 }
 
@@ -180,7 +180,7 @@ function definition(ctx, state) {
       const errors = [...answer.errors, ...(reduced?.errors ?? []), ...(reduced?.broken ? [{ id: t.reduce, message: reduced.broken.message }] : [])];
       if (answer.errors[0]?.line) map.setError({ line: answer.errors[0].line, column: 1, message: `${answer.errors[0].message} (${answer.errors[0].id})` });
       fill(tried,
-        notice(errors.length ? "warning" : "ok", h("p", { class: "strong" }, t.tried(count(answer.rows.length), count(docs.length), ms)), errors.length ? h("p", null, t.failed(errors.length, errors[0].id, errors[0].message)) : null),
+        notice(errors.length ? "warning" : "ok", h("p", { class: "strong" }, t.tried(answer.rows.length, docs.length, ms)), errors.length ? h("p", null, t.failed(errors.length, errors[0].id, errors[0].message)) : null),
         answer.logged.length ? h("pre", { class: "code" }, answer.logged.join("\n")) : null,
         reduced ? table({ label: t.reduced, rows: reduced.rows.slice(0, 100), columns: [{ label: "key", isHead: true, cell: (row) => h("span", { class: "mono" }, JSON.stringify(row.key)) }, { label: t.reduced, cell: (row) => h("span", { class: "mono" }, JSON.stringify(row.value)) }] }) : null,
         table({ label: t.rows, rows: answer.rows.slice(0, 200), empty: t.noRowsTried, columns: [{ label: "key", isHead: true, cell: (row) => h("span", { class: "mono" }, JSON.stringify(row.key)) }, { label: "value", cell: (row) => valueCell(row.value) }, { label: "id", class: "mono", cell: (row) => row.id }] }));

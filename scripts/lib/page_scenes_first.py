@@ -1,0 +1,124 @@
+"""Scenes of the administration page: the first minute. Signing in and out, set-up, the first database, the account."""
+
+from page_browser import scene
+
+
+@scene("session", title="Signing in says what is wrong, out asks again; without a session the sign-in is shown and leads back")
+def session(page):
+    page.allow("status of 401")
+    page.click("adm")
+    page.click("Sign out")
+    page.see("Sign in to settee")
+    page.type("User name", "adm")
+    page.type("Password", "wrong")
+    page.press("Enter")
+    page.see("Name or password is not right")
+    page.shot("a wrong password")
+    page.open("#/account")
+    page.see("Sign in to settee")
+    page.type("User name", "adm")
+    page.type("Password", "pass")
+    page.press("Enter")
+    page.see("You are a server administrator")
+
+
+@scene("welcome", title="A new node: what is to be done first, sample data by one press")
+def welcome(page):
+    for name in page.api("GET", "/_all_dbs"):
+        if not name.startswith("_"):
+            page.api("DELETE", "/" + name)
+    page.go("#/setup")
+    page.go("#/databases")
+    page.see("Welcome")
+    page.shot("the first steps")
+    page.click("Make sample database")
+    page.see("book-dune")
+    page.check(page.api("GET", "/library")["doc_count"] == 58, "the sample has 58 documents")
+    page.shot("sample data")
+    page.check(page.api("GET", "/library/_design/library/_view/by_tag?group=true")["rows"], "its views have rows")
+
+
+@scene("setup-single", title="A node is set up for itself")
+def setup_single(page):
+    page.go("#/databases")
+    page.see("This node is not set up yet")
+    page.click("Set up", nth=0)
+    page.see("One node")
+    page.shot("set-up: the choice")
+    page.click("One node")
+    page.click("Set up this node")
+    page.see("This node is set up and works alone")
+    page.shot("set-up: done")
+    page.check(page.api("GET", "/_cluster_setup")["state"] == "single_node_enabled", "it is set up")
+    page.check(page.look("/_users") is not None, "the system databases are there")
+    page.go("#/databases")
+    page.gone("This node is not set up yet")
+
+
+@scene("account", title="Who am I, what may I do: an administrator, a member, a stranger; a new password")
+def account(page):
+    if page.look("/_users") is None:
+        page.api("PUT", "/_users")
+    user = {"name": "ada", "password": "first", "roles": ["readers"], "type": "user"}
+    page.api("PUT", "/_users/org.couchdb.user:ada", user)
+    page.api("PUT", "/shared?q=1")
+    page.api("PUT", "/shared/_security", {"admins": {"roles": ["_admin"]}, "members": {"names": ["ada"], "roles": []}})
+    page.api("PUT", "/secret?q=1")
+    page.allow("status of 401", "status of 403")
+    page.click("adm")
+    page.click("Sign out")
+    page.type("User name", "ada")
+    page.type("Password", "first")
+    page.press("Enter")
+    page.see("You may not list the databases")
+    page.type("Name", "shared")
+    page.press("Enter")
+    page.see("This database is empty")
+    page.go("#/account")
+    page.see("readers")
+    page.shot("the account of a member")
+    page.type("Name of a database", "shared")
+    page.click("Look")
+    page.see("Read documents")
+    page.type("Name of a database", "secret")
+    page.click("Look")
+    page.see("You have no access to secret")
+    page.type("New password", "second")
+    page.type("New password again", "second")
+    page.click("Change password", nth=0)
+    page.see("Password changed")
+    page.click("ada")
+    page.click("Sign out")
+    page.type("User name", "adm")
+    page.type("Password", "pass")
+    page.press("Enter")
+    page.see("Create database")
+    for name in ("shared", "secret"):
+        page.api("DELETE", "/" + name)
+
+
+@scene("jump", title="Ctrl+K goes to a database by the beginning of its name, with the keyboard alone")
+def jump(page):
+    page.api("PUT", "/jumped-to?q=1")
+    page.go("#/databases")
+    page.press("Control+k")
+    page.see("Go to a database or page")
+    page.type("Go to a database or page…", "jumped")
+    page.see("jumped-to")
+    page.shot("going anywhere")
+    page.until("the database is offered", lambda: "jumped-to" in " ".join(page.text_of("[role=option]")))
+    page.press("Enter")
+    page.until("it is shown", lambda: page.js("return location.hash") == "#/db/jumped-to")
+    page.see("This database is empty")
+    page.api("DELETE", "/jumped-to")
+    page.allow("status of 404")
+
+
+@scene("setup-cluster", title="A cluster tells its members, a join token and how nodes are added", nodes=3)
+def setup_cluster(page):
+    page.go("#/setup")
+    page.see("The cluster is set up")
+    page.see("connected")
+    page.click("Make a token")
+    page.see("settee serve --data DIR")
+    page.shot("a cluster: members and join token")
