@@ -10,6 +10,7 @@ def fresh(page, name, query="q=2"):
     if page.look("/" + name) is not None:
         page.api("DELETE", "/" + name)
     page.api("PUT", f"/{name}?{query}")
+    page.go("#/databases")
 
 
 def download(page, name):
@@ -149,6 +150,7 @@ def leave_unsaved(page):
     page.click("Changes", nth=0)
     page.click("Leave")
     page.see("Live")
+    page.go("#/databases")
 
 
 @scene("conflict-on-save", title="A 409 shows three texts, takes what only one side changed, and asks for the rest")

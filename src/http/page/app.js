@@ -66,7 +66,7 @@ function openSide(isOpen) {
   if (isOpen) side.querySelector("a")?.focus();
 }
 
-const jump = h("button", { type: "button", class: "jump-button", "aria-label": text.app.jump, "aria-keyshortcuts": "Control+K", onclick: () => openJump() }, icon("search"), h("span", null, text.app.jump), h("kbd", null, "Ctrl K"));
+const jump = h("button", { type: "button", class: "jump-button", "aria-keyshortcuts": "Control+K", onclick: () => openJump() }, icon("search"), h("span", null, text.app.jump), h("kbd", { "aria-hidden": "true" }, "Ctrl K"));
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k" && session.value?.name) { event.preventDefault(); openJump(); }
   if (event.key === "Escape") openSide(false);

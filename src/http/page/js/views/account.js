@@ -25,7 +25,7 @@ export function account(ctx) {
   return h("div", null, pageHead(t.title, { sub: who.name ? t.sub(who.name) : t.anonymous }),
     h("div", { class: "split" },
       h("div", { class: "stack" }, card(t.you, facts([[t.name, who.name ?? "–"], [t.roles, who.roles.length ? h("span", { class: "row" }, who.roles.map((role) => badge(role, role === "_admin" ? "accent" : null))) : t.noRoles], [t.by, who.handler ?? "–"], [t.node, server.value?.version ? `${server.value.vendor?.name ?? "settee"} ${server.value.vendor?.version ?? server.value.version}` : "–"]])),
-        who.name ? password(who) : null),
+        who.name ? area(async () => { const way = await passwordWay(who); return way ? password(who, way) : card(t.password, h("p", { class: "soft" }, t.askAdmin)); }) : null),
       h("div", { class: "stack" }, card(t.rights, who.isAdmin ? h("p", { class: "soft" }, text.session.admin) : null, rights), card(t.inDatabase, h("p", { class: "soft" }, t.inDatabaseWords), check, result))));
 
   async function inDatabase(db) {
@@ -42,7 +42,16 @@ export function account(ctx) {
   }
 }
 
-function password(who) {
+/// Where the password of somebody is: `config`, `users`, or null where they may not change it themselves.
+async function passwordWay(who) {
+  const id = "org.couchdb.user:" + who.name;
+  // A list says without an error that an administrator has no entry there.
+  const own = who.isAdmin ? await get(path("_users", "_all_docs"), { key: id }, { json: ["key"], quiet: true }).then((list) => list.rows.some((row) => row.value && !row.value.deleted)).catch(() => false)
+    : await get(path("_users", id), null, { quiet: true }).then(() => true).catch(() => false);
+  return own ? "users" : who.isAdmin && who.handler !== "jwt" ? "config" : null;
+}
+
+function password(who, way) {
   const first = input({ type: "password", required: true, autocomplete: "new-password" }), second = input({ type: "password", required: true, autocomplete: "new-password" });
   const told = h("div");
   return h("form", { class: "card", onsubmit: async (event) => {
@@ -50,7 +59,7 @@ function password(who) {
     fill(told);
     if (first.value !== second.value) { fill(told, notice("error", t.notEqual)); second.focus(); return; }
     try {
-      if (who.isAdmin && !(await isUser(who.name))) await put(`_node/_local/_config/admins/${encodeURIComponent(who.name)}`, JSON.stringify(first.value));
+      if (way === "config") await put(`_node/_local/_config/admins/${encodeURIComponent(who.name)}`, JSON.stringify(first.value));
       else {
         const target = path("_users", "org.couchdb.user:" + who.name);
         const source = await plain(target);
@@ -63,5 +72,3 @@ function password(who) {
     } catch (error) { fill(told, problem(error)); }
   } }, h("h2", null, t.password), h("input", { type: "text", hidden: true, autocomplete: "username", value: who.name }), h("div", { class: "fields" }, field(t.newPassword, first), field(t.again, second)), told, h("div", null, button(t.change, { type: "submit" })));
 }
-
-const isUser = (name) => get(path("_users", "org.couchdb.user:" + name), null, { quiet: true }).then(() => true).catch(() => false);

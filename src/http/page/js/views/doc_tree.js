@@ -77,11 +77,11 @@ function drawing(tree, chosen) {
       if (hidden) edges.push(svg("text", { x: (from.x + x) / 2, y: y - 8, class: "tree-gap", "text-anchor": "middle" }, t.gap(hidden)));
     }
     const kind = node.winner ? "winner" : node.deleted ? "deleted" : node.leaf ? "conflict" : "inner";
-    const words = t.node(node.rev, t.kinds[kind]);
+    const words = t.node(node.rev.replace(/^(\d+-.{4}).*/, "$1"), t.kinds[kind]);
     points.push(svg("g", {
       class: ["node", kind].join(" "), tabindex: 0, role: "button", "aria-label": words,
       onclick: () => chosen(node), onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); chosen(node); } },
-    }, svg("title", null, words), svg("circle", { cx: x, cy: y, r: 15, class: "target" }), svg("circle", { cx: x, cy: y, r: R }),
+    }, svg("circle", { cx: x, cy: y, r: 15, class: "target" }), svg("circle", { cx: x, cy: y, r: R }),
       node.deleted ? svg("path", { class: "cross", d: `M${x - 3} ${y - 3}l6 6m0-6l-6 6` }) : null,
       svg("text", { x, y: y + 22, "text-anchor": "middle" }, node.rev.replace(/^(\d+-.{4}).*/, "$1"))));
   }

@@ -172,8 +172,11 @@ function editPanel(ctx, state, start) {
       busy = false;
       if (isNew) { guard.isDirty = () => false; left = true; go(link(["db", db, "doc", answer.id])); return; }
       state.stored = await loadText(db, id);
+      const before = state.rev;
       state.rev = answer.rev;
-      edit.value = state.stored;
+      // What was typed meanwhile stays; it goes on from the new revision.
+      if (edit.value === body) edit.value = state.stored;
+      else edit.value = edit.value.replace(`"_rev": ${JSON.stringify(before)}`, `"_rev": ${JSON.stringify(answer.rev)}`);
       if (state.isOld) { left = true; go(link(["db", db, "doc", id])); }
     } catch (error) {
       if (error.status === 409 && id) await conflicted(error, id, body);

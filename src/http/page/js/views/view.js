@@ -158,7 +158,7 @@ function definition(ctx, state) {
     } catch (error) { fill(told, problem(error)); }
   }
 
-  const many = select([["20", t.samples(20)], ["100", t.samples(100)], ["500", t.samples(500)]], { value: "100" });
+  const many = select([["20", t.samples(20)], ["100", t.samples(100)], ["500", t.samples(500)]], { value: "100", "aria-label": t.sampleCount });
   const prefix = input({ class: "mono", placeholder: t.samplePrefix, "aria-label": t.samplePrefix });
   const level = select([["Infinity", t.groups.exact], ["0", t.groups.all], ["1", t.groups.level(1)], ["2", t.groups.level(2)]], { "aria-label": t.reduce });
   async function trial() {
