@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::plan::{Far, Plan, WorldPlan};
-use crate::tokens;
-use crate::workload::TOKEN_KEY;
+use crate::tokens::{self, TOKEN_KEY};
 use crate::world::{AUTHORITY, CERTIFICATE, KEY, Link};
 
 pub(crate) const PORT: u16 = 5984;
@@ -25,8 +24,6 @@ pub(crate) fn speak_tls(secure: bool) {
 
 /// A salted SHA-1 of `pass`: cheap to check, as a run has no time for 600,000 rounds.
 const ADMIN: &str = "admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00";
-/// The salt of that.
-pub(crate) const SALT: &str = "00";
 /// Tokens, cookies, a proxy that is believed, and passwords.
 const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, jwt_authentication_handler}, \
                         {chttpd_auth, cookie_authentication_handler}, {chttpd_auth, proxy_authentication_handler}, \

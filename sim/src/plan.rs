@@ -21,13 +21,14 @@ mod purges;
 mod rest;
 mod scene;
 mod snapshots;
+mod stage;
 mod strike;
 mod two_clusters;
 mod unseen;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FILTERS, FeedFilter, FeedMode, Filter, OPS, Op, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedFilter, FeedMode, Filter, HOSTILE_WAYS, OPS, Op, TimedOp, WAYS, Way};
 pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 
@@ -245,23 +246,6 @@ impl Plan {
         }
     }
 
-    /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
-    pub fn name(&self) -> String {
-        let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
-        Scene::name_of(self).unwrap_or_else(drawn)
-    }
-
-    /// The plan of a seed's name.
-    pub fn named(name: &str) -> Option<Plan> {
-        if let Some(plan) = Scene::plan_named(name) {
-            return Some(plan);
-        }
-        match name.strip_prefix('c') {
-            Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
-            None => name.parse().ok().map(Plan::from_seed),
-        }
-    }
-
     /// Whether a node of a cluster loses its disk, what it wrote last or some of it: only a majority of copies keeps a
     /// write then.
     pub fn loses_disks(&self) -> bool {
@@ -305,11 +289,6 @@ impl Plan {
     /// Whether nothing goes wrong, and all nodes agree on who works.
     pub fn is_in_peace(&self) -> bool {
         self.faults.is_empty() && !self.has_maintenance()
-    }
-
-    /// Whether lists are held against what was written while their node was in maintenance.
-    pub fn checks_maintenance(&self) -> bool {
-        Scene::of(self) == Some("maintenance")
     }
 
     /// Whether in the end each node is cut off and read alone: each has a copy of everything.

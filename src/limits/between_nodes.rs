@@ -14,7 +14,7 @@ pub const REBALANCE_ANSWERS: Duration = Duration::from_secs(2);
 /// Purged revisions that a copy keeps in memory, the last ones, 8 bytes each: an edit that reaches it behind a purge of
 /// its revision is recognized by them. Such an edit is late by as long as a call between nodes may take.
 pub const PURGES_REMEMBERED: usize = 4096;
-/// Documents that a copy asks another for at a time while it takes in what it lacks, where they are small.
+/// Documents that a copy asks another for at a time while it applies what it lacks, where they are small.
 pub const DOCS_PER_PULL: usize = 256;
 /// Bytes of documents that it asks for at a time; a larger document comes alone.
 pub const PULL_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! From which size on the text of a document is compressed, and its copies in memory are worth care.
+//! Sizes from which on the text of a document is compressed, and its copies in memory are counted.
 
 /// Bytes of a value from which on it goes into a memtable without a copy in the buffer for small ones.
 pub const MEMTABLE_SCRATCH_BYTES: usize = 1 << 20;

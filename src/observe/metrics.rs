@@ -1,4 +1,4 @@
-//! What a node counts of itself. Every part of the node reaches its node's [`Metrics`] through
+//! Metrics of a node. Every part of the node reaches its node's [`Metrics`] through
 //! [`Env::metrics`](crate::world::Env::metrics); `http::stats` shows them.
 //!
 //! Names and descriptions follow CouchDB's tree of statistics where it has them; those below `settee` are our own. A

@@ -1,12 +1,12 @@
-//! Replications that documents ask for: those of the databases `_replicator` and `X/_replicator`.
+//! Replications that documents configure: those of the databases `_replicator` and `X/_replicator`.
 //!
-//! A task follows each such database. A document starts its replication, a changed one starts it anew, a deleted one
-//! ends it. A one-shot replication that is done is noted in its document (`_replication_state` and what belongs to it);
-//! what fails is tried again with growing pauses and leaves the document alone; a document that cannot be understood
-//! is noted as failed. What is noted holds across restarts: such a document does not start again until its state is
-//! taken out of it. In a cluster every node follows the databases and each document belongs to one of the nodes that
-//! are up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (`conformance/cases/server`
-//! ).
+//! A task follows each such database. A document starts its replication, a changed one restarts it, a deleted one ends
+//! it. The end of a one-shot replication is recorded in its document (`_replication_state` and what belongs to it). A
+//! failed replication is tried again with growing pauses, and its document stays unchanged; a document that cannot be
+//! understood is marked as failed. The mark holds across restarts: such a document does not start again until its state
+//! is removed from it. In a cluster every node follows the databases and each document belongs to one of the nodes that
+//! are up; when nodes come or go, documents change hands. All this is as CouchDB 3.5 was measured
+//! (`conformance/cases/server`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

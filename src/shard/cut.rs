@@ -1,4 +1,4 @@
-//! The end of an online copy: everything that changed lately, of one moment.
+//! The final step of an online snapshot: all recent changes, read at one moment.
 
 use std::ops::ControlFlow;
 

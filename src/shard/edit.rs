@@ -1,4 +1,4 @@
-//! Edits: decided and stored inside one committer job, so that each sees all edits before it, committed or not.
+//! Edits: decided and stored inside one committer job, so that each edit sees all edits before it, committed or not.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};

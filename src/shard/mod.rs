@@ -1,12 +1,12 @@
-//! One copy of one range of a database: the place where documents live.
+//! One replica of one range of a database: the place where documents are stored.
 //!
 //! A [`ShardCopy`] decides edits inside the node's committer, so that all edits of all callers share commits and each
-//! sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
+//! edit sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
 //! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
 //!
-//! Costs: an edit reads the document's record, the shard's header and one summary per level of the two orders, which
-//! are some 32 to the power of the level apart; sums over ranges, ranks and `pending` read some 20 records per level.
-//! No count is ever made by a scan.
+//! Costs: an edit reads the document's record, the shard's header and one summary per level of the two orders; a level
+//! has about a 32nd of the entries of the level below. Sums over ranges, ranks and `pending` read some 20 records per
+//! level. No count is ever made by a scan.
 
 mod body;
 mod changes;

@@ -1,4 +1,4 @@
-//! Purging leaves with their log, and compaction: the two ways in which revisions' content goes for good.
+//! Purges of leaves with their log, and compaction: the two ways in which content of revisions is removed for good.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

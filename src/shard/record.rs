@@ -1,4 +1,4 @@
-//! The records of a shard: what stands in the values of the keys of `keys.rs`. Each begins with a version byte.
+//! Records of a shard: the values of the keys of `keys.rs`. Each begins with a version byte.
 
 use bytes::Bytes;
 use serde::de::Error as _;

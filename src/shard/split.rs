@@ -1,15 +1,14 @@
-//! Splitting a copy: two child shards on the same node take over its documents while it is read and written.
+//! Split of a replica: two child shards on the same node take over its documents while it is read and written.
 //!
-//! Documents keep their sequences, purges their numbers, so that positions in the old copy are positions in its
-//! child shards, and a child shard's own last sequence tells up to where it has taken over. The pages are read and
-//! taken over one after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which
-//! have no sequence, are written to the child shard, too ([`ShardCopy::mirror_locals`]). At last one committer job
-//! takes over the few changes that are left and ends the old copy ([`ShardCopy::hand_over`]): edits queued behind it
-//! are refused with [`ShardError::Moved`].
+//! Documents keep their sequences and purges keep their numbers, so that a position in the parent shard is a position
+//! in its child shards, and a child shard's last sequence tells how far it has copied the parent. Pages are read and
+//! copied one after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which have no
+//! sequence, are also written to the child shard ([`ShardCopy::mirror_locals`]). Finally one committer job copies the
+//! few remaining changes and ends the parent ([`ShardCopy::hand_over`]): edits queued behind it are refused with
+//! [`ShardError::Moved`].
 //!
-//! Assumes: the bytes of attachments are staged in the child shard before the documents that name them are taken over.
-//! Promises: bodies of leaves are taken over, older ones as little as compaction would; nothing is lost or done
-//! twice.
+//! Assumes: the bytes of attachments are staged in the child shard before the documents that name them are copied.
+//! Promises: bodies of leaves are copied, older ones as compaction would keep them; nothing is lost or done twice.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -161,7 +161,7 @@ impl BlobStore {
         self.0.wasted.notify_one();
     }
 
-    /// Asks the collector to remove the file of an upload that was given up.
+    /// Asks the collector to remove the file of an upload that was abandoned.
     pub(super) fn abandoned(&self, temporary: PathBuf) {
         self.waste().temporary.push(temporary);
         self.0.wasted.notify_one();

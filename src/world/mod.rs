@@ -1,6 +1,6 @@
-//! The seam to all that is not ours: clock, randomness, network, disk, tasks.
+//! The seam to everything outside the program: clock, randomness, network, disk, tasks.
 //!
-//! Everything else in the crate reaches the outside through an [`Env`]. Two hosts implement it: [`tokio_host`] for
+//! All other code of the crate reaches the outside through an [`Env`]. Two hosts implement it: [`tokio_host`] for
 //! production and the simulated host of the `settee-sim` crate. Both live in one test binary, hence dyn traits.
 //!
 //! Rules for callers: async code touches memory only; whatever may block (disk, password hashing, compression of large
@@ -159,7 +159,7 @@ pub trait Host: Send + Sync + 'static {
     fn run_blocking(&self, pool: Pool, job: Job);
     /// Runs a short job at once on the thread that asks, where that may hold up its other tasks for a moment, and else
     /// not at all: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none:
-    /// regardless of who asks has to wait and others come between, which is the harder case.
+    /// the caller has to wait and other tasks run in between, which is the harder case.
     fn run_here(&self, _job: &mut dyn FnMut()) {}
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
     /// [`Pool::Build`] yields the processor to all others.

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::scene::{Drawn, fault};
+use super::stage::{Drawn, fault};
 use super::{Fault, TimedFault, TimedOp, WorldPlan};
 
 /// Kinds of operations: those that write documents, shared and own ones, and those that read them.

@@ -434,6 +434,9 @@ pub enum Way {
     FarSends,
 }
 
+/// How many kinds of functions that misbehave there are (`workload::hostile`).
+pub const HOSTILE_WAYS: u32 = 5;
+
 /// All of them; the first two are enough for both ways.
 pub const WAYS: [Way; 4] = [Way::FarFetches, Way::NearFetches, Way::NearSends, Way::FarSends];
 

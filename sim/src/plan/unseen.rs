@@ -5,7 +5,7 @@ use rand::RngExt;
 
 use super::draw::pick;
 use super::rest::filtered;
-use super::scene::{Drawn, Stage, after, fault};
+use super::stage::{Drawn, Stage, after, fault};
 use super::{FILTERS, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
 
 impl Stage {

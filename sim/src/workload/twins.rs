@@ -13,13 +13,10 @@ use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, abreast, between, broken, filtered, places::Places, seen};
+use super::{DB, PASSING, Worker, abreast, between, broken, filtered, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
-
-/// The database of documents that are purged later.
-pub(super) const PASSING: &str = "passing";
 
 /// What clients promised each other of what they do together on the nodes of a cluster.
 #[derive(Default)]

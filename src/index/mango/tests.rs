@@ -1,5 +1,5 @@
-//! Requests, planner, bookmarks and groups: the fixed order of errors, the choice of an index, pages that go on; and
-//! that every usable index gives what a scan of all documents gives.
+//! Requests, planner, bookmarks and groups: the fixed order of errors, the choice of an index, pages that continue each
+//! other; and that every usable index gives the same result as a scan of all documents.
 
 use proptest::prelude::*;
 

@@ -7,12 +7,12 @@ mod args;
 use http::StatusCode;
 use serde_json::json;
 
-use super::super::{Context, Problem, Reply, Request, Result};
-use super::partition;
 use crate::auth::access::Class;
 use crate::coordinator::{SearchFailure, SearchQuery, SearchRefusal};
 use crate::document::id::DocId;
+use crate::http::handle::query::partition;
 use crate::http::request::Verb;
+use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::NoIndex;
 use crate::observe::metrics::Counter;
 use answer::Form;
