@@ -12,6 +12,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 pub mod metrics;
 pub mod panics;
+pub mod workers;
 
 use metrics::{Counter, Metrics};
 

@@ -37,11 +37,12 @@ pub use read::view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewR
 pub use read::view_info::ViewsInfo;
 pub use read::view_reduce::{GroupRow, Overflow};
 pub use rebalance::moves::MapEdit;
+pub use replica::calls::{IndexSize, SearchRefusal};
 pub use replica::catalogue::{Coordinator, CreateOptions, NamesQuery};
 pub use replica::database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, Sizes};
 pub use replica::design::DesignLookupError;
 pub use replica::floor::Floor;
-pub use replica::index_calls::{IndexSize, SearchRefusal};
+pub use replica::replica_status::ReplicaCounts;
 pub use replica::token::{MalformedToken, Token};
 pub use topology::caller::Caller;
 pub use topology::error::{ChangesError, DatabaseError, ReadError, SettingError, TokenError, WriteError};

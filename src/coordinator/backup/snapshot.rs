@@ -68,7 +68,7 @@ pub struct Snapshot {
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
 /// is superseded for it on this node is not in its copies yet.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Extent) -> Result<Snapshot, BackupError> {
-    if database.context.unfilled().contains_key(&database.name) {
+    if database.context.status.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
     }
     let mut adds = extent == Extent::Added;

@@ -56,7 +56,7 @@ impl Database {
         step: MapRecord,
         places: &MapRecord,
     ) -> Result<(), ShardError> {
-        if self.context.rebuilds.is_filling(shard) {
+        if self.context.status.rebuilds.is_filling(shard) {
             return self.divide_unfilled(range, step, places).await;
         }
         let error = match self.divide(range, &step).await {

@@ -39,6 +39,7 @@ use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;
 use crate::coordinator::topology::{record, rows};
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::storage::{StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
@@ -62,7 +63,8 @@ impl Coordinator {
     /// Takes up what is stored, and sees to it that the voters follow the members; ends with the coordinator.
     pub(in crate::coordinator) async fn keep_voting(self: &Arc<Self>) -> Result<(), ShardError> {
         self.context().voting.set(self.storage().read(Seat::read).await?);
-        self.env().spawn(follow_members(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("voters", "a change of members or voters", |me| follow_members(weak, me));
         Ok(())
     }
 
@@ -347,7 +349,7 @@ fn read_promises(view: &dyn View, after: Option<Vec<u8>>) -> Result<Promises, St
 }
 
 /// Until the coordinator goes: the voters follow the members.
-async fn follow_members(weak: Weak<Coordinator>) {
+async fn follow_members(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (mut members, mut seats) = (context.peers.watch(), context.voting.changes.subscribe());
     let env = context.env.clone();
@@ -355,13 +357,16 @@ async fn follow_members(weak: Weak<Coordinator>) {
     loop {
         members.borrow_and_update();
         seats.borrow_and_update();
+        let run = worker.begin();
         let is_settled = match weak.upgrade() {
             Some(coordinator) => coordinator.mind_voters().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "who votes is not settled yet");
+                worker.failed(&error);
                 false
             }),
             None => return,
         };
+        drop(run);
         tokio::select! {
             biased;
             changed = members.changed() => if changed.is_err() { return },

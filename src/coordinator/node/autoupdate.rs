@@ -37,7 +37,7 @@ impl Coordinator {
     pub(in crate::coordinator) fn keep_views(self: &Arc<Self>) {
         let (weak, mut news, env) = (Arc::downgrade(self), self.watch_events(), self.env().clone());
         let (behind, free) = (Arc::<Mutex<Behind>>::default(), Arc::new(Semaphore::new(limits::AUTOUPDATE_AT_ONCE)));
-        self.env().spawn(async move {
+        self.env().spawn_worker("autoupdate", "a change of a database", |worker| async move {
             let mut seen = 0;
             while news.changed().await.is_ok() {
                 env.sleep(limits::AUTOUPDATE_PAUSE).await;
@@ -45,6 +45,7 @@ impl Coordinator {
                 if !coordinator.config().bool("settee", "autoupdate", true) {
                     continue;
                 }
+                let _run = worker.begin();
                 let (events, last) = coordinator.events(seen);
                 seen = last;
                 let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);

@@ -21,6 +21,7 @@ use crate::coordinator::replica::message::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::quorum::shared_with_every_majority;
 use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::world::buggify::sometimes;
 
@@ -193,7 +194,8 @@ impl Coordinator {
 
     /// Starts the task that drives the moves of this node; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_moving(self: &Arc<Self>) {
-        self.env().spawn(drive(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("moves", "a move of a replica", |me| drive(weak, me));
     }
 
     /// The databases of which copies are on their way.
@@ -320,7 +322,7 @@ impl Coordinator {
 }
 
 /// Until the coordinator goes.
-async fn drive(weak: Weak<Coordinator>) {
+async fn drive(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     // A node that was removed may be waited for.
     let (mut moving, mut members) = (context.moving.subscribe(), context.peers.watch());
@@ -329,12 +331,13 @@ async fn drive(weak: Weak<Coordinator>) {
     let (mut moves, mut driven): (_, BTreeSet<MoveKey>) = (FuturesUnordered::new(), BTreeSet::new());
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         for own in coordinator.own_moves() {
             if driven.insert(own.key()) {
                 moves.push(Arc::clone(&coordinator).drive_move(own));
             }
         }
-        drop(coordinator);
+        drop((run, coordinator));
         let ended = tokio::select! {
             biased;
             Some(ended) = moves.next() => Some(ended),

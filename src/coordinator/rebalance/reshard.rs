@@ -20,6 +20,7 @@ use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::record;
 use crate::coordinator::topology::shard_map::Range;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::storage::{Direction, KeyRange, View, WriteView};
 
@@ -69,7 +70,8 @@ impl Coordinator {
                 Err(why) => tracing::warn!(why, "a job is forgotten"),
             }
         }
-        self.env().spawn(run_jobs(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("resharding", "a job", |me| run_jobs(weak, me));
         Ok(())
     }
 
@@ -448,10 +450,12 @@ fn live_range(database: &Database, job: &Job) -> Option<usize> {
 }
 
 /// Until the coordinator goes.
-async fn run_jobs(weak: Weak<Coordinator>) {
+async fn run_jobs(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         coordinator.begin_jobs();
+        drop(run);
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         context.jobs.news.notified().await;

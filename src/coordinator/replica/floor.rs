@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use crate::coordinator::replica::calls::Holds;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
@@ -161,7 +162,7 @@ impl Database {
             async move {
                 let holds = match &copy {
                     RangeCopy::Own(copy) => self.holds(layout, index, copy, wanted).await,
-                    RangeCopy::Remote(copy) => copy.holds(wanted.clone()).await,
+                    RangeCopy::Remote(copy) => copy.ask(Holds(wanted.clone())).await,
                 };
                 holds.is_ok_and(|holds| holds).then_some(node)
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::coordinator::read::copies::no_answer;
+use crate::coordinator::replica::calls::LocalMerge;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
@@ -32,7 +33,7 @@ impl RangeCopy {
     ) -> Result<Vec<Stamp>, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.local_merge(registers).await,
-            RangeCopy::Remote(copy) => copy.local_merge(registers).await,
+            RangeCopy::Remote(copy) => copy.ask(LocalMerge(registers)).await,
         }
     }
 }
