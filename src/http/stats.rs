@@ -1,4 +1,4 @@
-//! What a node tells of itself in numbers: the tree of `_stats`, the text of `_prometheus`, the record of `_system`.
+//! Statistics of a node: the tree of `_stats`, the text of `_prometheus`, the record of `_system`.
 //!
 //! All three show one list of readings: requests by method and status, counted here, and the node's
 //! [`Metrics`](crate::observe::metrics::Metrics). Names are CouchDB's where it has them.

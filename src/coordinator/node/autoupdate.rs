@@ -1,8 +1,8 @@
-//! Views follow their databases without being asked: what a query finds is then mostly there already.
+//! Automatic update of views: a query then mostly finds its view up to date.
 //!
-//! Some time after an update of a database its views are brought up to date, a few databases at once, each view at a
-//! pace that leaves the node to those who wait for something. Design documents with `autoupdate: false` are left alone,
-//! all are with `[settee] autoupdate = false`.
+//! Some time after an update of a database its views are brought up to date, a few databases at once, at a pace that
+//! leaves the processor to requests. Design documents with `autoupdate: false` are skipped, all of them with `[settee]
+//! autoupdate = false`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

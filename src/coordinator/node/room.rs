@@ -1,4 +1,4 @@
-//! Looks after the room on the disk: again and again, and whenever the configuration changes.
+//! Background worker that measures free disk space: at intervals, and whenever the configuration changes.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! Answers calls of other nodes to the copies that this one holds.
+//! Answers to calls of other nodes about the replicas of this node.
 //!
-//! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
-//! over is dropped before anything is done; one that changes something and comes again is answered as the first time,
-//! whatever has become of the map since. What is counted by a map from before copies moved is refused: reads when they
-//! arrive, writes in the committer (`Placed::admits`), since they may wait for long until they are stored.
+//! A call names the database's instance, because a database that was deleted and created again is another one. A call
+//! whose deadline is over is dropped before anything is done. A call that changes something and comes again is answered
+//! as the first time, whatever has become of the map since. A call whose answer is counted by a map from before
+//! replicas moved is refused: reads when they arrive, writes in the committer (`Placed::admits`), because they may wait
+//! for long until they are stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

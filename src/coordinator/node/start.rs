@@ -1,4 +1,4 @@
-//! The start of a node's coordinator: its databases, its background tasks, its services for other nodes.
+//! Start of a node's coordinator: its databases, its background workers, its services for other nodes.
 
 use std::sync::Arc;
 

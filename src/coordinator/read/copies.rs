@@ -1,4 +1,4 @@
-//! Which copies of a range there are, and which of them to ask first.
+//! The replicas of a range, and the order in which reads ask them.
 
 use std::sync::Arc;
 

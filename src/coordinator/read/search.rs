@@ -1,7 +1,7 @@
-//! Full-text searches: one copy of each range is asked, and their answers are made one.
+//! Full-text searches: one replica of each range is asked, and the answers are merged.
 //!
-//! All nodes ask the copies of a range in one order: the numbers of documents, by which rows stand that are alike
-//! otherwise, are those of a copy. Groups take two rounds: the first finds which there are, the second their rows.
+//! All nodes ask the replicas of a range in one order, because the number of a document, by which rows of equal score
+//! are sorted, is that of a replica. Groups take two rounds: the first finds the groups, the second their rows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is told of the views of a design document, and the removal of rows that no view has any more.
+//! `_info` of the views of a design document, and the removal of rows that belong to no view any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

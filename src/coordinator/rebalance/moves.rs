@@ -1,10 +1,11 @@
-//! Copies on their way from one node to another.
+//! Moves of replicas from one node to another.
 //!
 //! A move is two or three versions of the map (`joint`). First the new node is named beside the old ones: writes go to
-//! it, too, and count in what was and in what comes to be. It fills its copy from the others and, when it has all of
-//! them, takes the place of the old one, which from then on takes no writes. When it has applied what that one still
-//! had, the old copy goes. The node that gets a copy drives its move, and goes on with it after a stop; where none gets
-//! one, the first of those that stay does. A node that was removed from the cluster is waited for no more.
+//! it, too, and count in the old and in the new set. It fills its replica from the others and, when it has all of them,
+//! takes the place of the old one, which from then on takes no writes. When it has applied what the old replica still
+//! had, the old replica is removed. The node that gets a replica drives its move, and continues it after a restart;
+//! where no node gets one, the first of those that stay drives it. No move waits for a node that was removed from the
+//! cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

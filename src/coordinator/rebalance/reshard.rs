@@ -1,8 +1,8 @@
-//! Jobs that split ranges: one for each copy, run by the node that holds it.
+//! Jobs that split ranges: one for each replica, run by the node that holds it.
 //!
-//! A job fills the child shards of its copy, waits until those of the other nodes are filled, too, and has the map
-//! changed; all nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node
-//! that was stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
+//! A job fills the child shards of its replica, waits until those of the other nodes are filled, too, and has the map
+//! changed; all nodes then go over to the child shards within a moment. The jobs, and whether they run at all, are
+//! stored: a node that was stopped continues them. Every node shows and changes the jobs of all nodes in reach.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -1,5 +1,5 @@
-//! Stored bytes of attachments on their way between nodes: read piece by piece, unzipped here where plain bytes are
-//! wanted, and pulled into a copy that lacks them.
+//! Streams of stored attachment bytes between nodes: read piece by piece, decompressed here where plain bytes are
+//! wanted, and pulled into a replica that lacks them.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

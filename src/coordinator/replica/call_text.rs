@@ -1,5 +1,5 @@
-//! How a call to a copy travels. In simulated clusters, whose nodes are upgraded one after the other, also how the
-//! build after this one writes and reads it, with one more field.
+//! Encoding of a call of a replica. In simulated clusters, whose nodes are upgraded one after the other, also the
+//! encoding of the next build, which has one more field.
 
 #[cfg(not(feature = "sim"))]
 use bytes::Bytes;

@@ -1,9 +1,9 @@
-//! The databases of the node: durable records, the cache of names, and the handles of those in use.
+//! The databases of the node: durable records, the cache of names, and the handles of open databases.
 //!
-//! The committer orders all changes: a job decides against the records it sees, and the cache follows in the hook that
-//! runs when the job is durable. So the cache never shows what a crash could take back, and agrees with the store on
-//! the order of two changes of one name. A removed database's shards go in the background, taken up again after a
-//! crash.
+//! The committer orders all changes: a job decides against the records it sees, and the hook that runs when the job is
+//! durable updates the cache. So the cache never shows what a crash could take back, and agrees with the store on the
+//! order of two changes of one name. The shards of a removed database are dropped in the background; after a crash the
+//! node resumes that.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! What every handle of a database needs of its node, and what the node knows about the others.
+//! State of the node that all handles of databases share, and what the node knows about the other nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Reads that show at least what a token names (`token`).
+//! Reads that show at least the writes that a token names (`token`).
 //!
-//! Before such a read begins, a copy of each range that the token names is looked for which has the writes: one of
-//! those that the token names, or one that has read one of them up to there (`sync_points`). It is waited for, not for
-//! long: a read that cannot be as new as it is to be fails, it never shows less. The handle that the read then goes
-//! through reads those ranges from such copies alone ([`Database::readers`]), whatever is read: documents, lists,
-//! views, queries, feeds. Reads without a token cost nothing of this.
+//! Before such a read begins, the node looks for a replica of each range of the token that has the writes: one of those
+//! that the token names, or one that has read one of them up to there (`sync_points`). It waits for such a replica for
+//! a bounded time; a read that cannot include the writes fails and never shows less. The handle of the read then reads
+//! those ranges from these replicas alone ([`Database::readers`]): documents, lists, views, queries and feeds. Reads
+//! without a token cost nothing of this.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! A copy of a range, on this node or on another: the coordinator reads and writes through it without asking where.
+//! [`RangeCopy`]: a replica of a range, on this node or on another. The coordinator reads and writes through it without
+//! a distinction between the two.
 //!
-//! A copy on this node is called directly, without any message. Assumes: callers try another copy when one is away
+//! A replica on this node is called directly, without a message. Assumes: callers try another replica when one is away
 //! ([`is_away`]). Promises: positions are of the epoch that [`RangeCopy::replica_position`] told.
 
 use std::collections::VecDeque;

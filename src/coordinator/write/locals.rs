@@ -1,4 +1,4 @@
-//! Local documents: registers without history, of which the one with the higher stamp counts on all copies.
+//! Local documents: registers without history. Of two versions the one with the higher stamp counts on all replicas.
 
 use std::sync::Arc;
 

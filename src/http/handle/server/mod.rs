@@ -1,4 +1,4 @@
-//! Endpoints of the server: welcome, health, identifiers, lists of databases, the web interface's place.
+//! Endpoints of the server: welcome, health, identifiers, lists of databases, the web interface.
 
 pub mod node;
 pub mod not_yet;

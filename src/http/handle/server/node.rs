@@ -1,4 +1,4 @@
-//! `/_node/{name}`: this node's configuration, versions and numbers.
+//! `/_node/{name}`: this node's configuration, versions and statistics.
 
 use std::sync::Arc;
 
