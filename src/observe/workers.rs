@@ -1,7 +1,7 @@
 //! Registry of the background workers of a node: tasks that run as long as the node does and wait for work.
 //!
-//! A worker is started with [`Env::spawn_worker`](crate::world::Env::spawn_worker), which enters it here. It tells when a
-//! run begins and ends, and what failed; `_system` and `_prometheus` of the node show that. A task that serves one
+//! A worker is started with [`Env::spawn_worker`](crate::world::Env::spawn_worker), which enters it here. It tells when
+//! a run begins and ends, and what failed; `_system` and `_prometheus` of the node show that. A task that serves one
 //! request, or does one piece of work and ends, is no worker and has no entry.
 
 use std::fmt::Display;

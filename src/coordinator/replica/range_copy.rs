@@ -103,8 +103,8 @@ impl RangeCopy {
         self.ask(Changes(call)).await
     }
 
-    /// The next documents that a selector matches, see [`crate::shard::ShardCopy::filter_scan`]; this node matches those
-    /// of another node.
+    /// The next documents that a selector matches, see [`crate::shard::ShardCopy::filter_scan`]. This node matches the
+    /// documents of another node.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.filter_scan(filter_scan).await,
