@@ -16,6 +16,7 @@ use crate::world::Env;
 pub mod metrics;
 pub mod panics;
 pub mod tail;
+pub mod workers;
 
 use metrics::{Counter, Metrics};
 

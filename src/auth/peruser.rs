@@ -31,7 +31,7 @@ fn failed(error: &dyn std::fmt::Debug) -> String {
 pub fn start(env: &Env, config: &Config, cluster: &Cluster, coordinator: &Arc<Coordinator>) -> Box<dyn Abort> {
     let coordinator = Arc::downgrade(coordinator);
     let task = Task { env: env.clone(), config: config.clone(), cluster: cluster.clone(), coordinator };
-    env.spawn(async move { task.run().await })
+    env.spawn_worker("peruser_databases", "a change of the users database", |_| async move { task.run().await })
 }
 
 struct Task {

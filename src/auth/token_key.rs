@@ -1,6 +1,6 @@
 //! Algorithms that tokens are signed by, and the keys that verify them. Pure.
 //!
-//! `jsonwebtoken` verifies HMAC, RSA (PKCS #1 v1.5 and PSS), ECDSA on P-256 and P-384, and Ed25519 (RFC 7518, RFC 8037).
+//! `jsonwebtoken` verifies HMAC, RSA (PKCS #1 v1.5 and PSS), ECDSA on P-256 and P-384, and Ed25519 (RFC 7518, 8037).
 //! ES512 is verified here, because that package does not have it. Keys are read here, too, because an answer tells a
 //! key that cannot be read from a signature that does not fit.
 

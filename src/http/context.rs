@@ -1,4 +1,4 @@
-//! What handlers may reach: the world, the configuration, the databases.
+//! Context of handlers: the world, the configuration, the databases.
 
 use std::sync::Arc;
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::workers::Workers;
+
 /// Defines an enum of metrics with the path and the description of each.
 macro_rules! metrics {
     ($(#[$about:meta])* $kind:ident { $($name:ident = $path:literal, $what:literal;)* }) => {
@@ -105,6 +107,7 @@ pub struct Metrics {
     counters: Vec<AtomicU64>,
     gauges: Vec<AtomicU64>,
     histograms: Vec<Mutex<Distribution>>,
+    workers: Workers,
 }
 
 impl Default for Metrics {
@@ -113,11 +116,17 @@ impl Default for Metrics {
             counters: Counter::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             gauges: Gauge::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             histograms: Histogram::ALL.iter().map(|_| Mutex::default()).collect(),
+            workers: Workers::default(),
         }
     }
 }
 
 impl Metrics {
+    /// The background workers of the node.
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// Counts one.
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);

@@ -20,6 +20,7 @@ use super::planted::Bug;
 use super::reserved;
 use super::tables::Layer;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::world::buggify::{PAUSE, buggify};
 use crate::world::{Env, Pool};
 
@@ -33,7 +34,7 @@ impl LayeredStore {
     /// Starts the task that flushes frozen memtables; it ends when the store is dropped.
     pub fn start_flushing(self: &Arc<Self>, env: &Env) {
         let (work, store) = (Arc::clone(&self.work), Arc::downgrade(self));
-        env.spawn(flush_when_asked(env.clone(), work, store));
+        env.spawn_worker("flush", "a frozen memtable", |me| flush_when_asked(env.clone(), work, store, me));
         // What a restart has replayed may be due at once.
         self.freeze_due();
     }
@@ -242,10 +243,11 @@ impl Drop for FlushOutcome<'_> {
     }
 }
 
-async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>) {
+async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>, worker: Arc<Worker>) {
     loop {
         work.notified().await;
         let Some(store) = store.upgrade() else { return };
+        let _run = worker.begin();
         loop {
             let Some(file) = store.tables().next_flush() else { break };
             env.spawn(flush_until_done(env.clone(), Arc::clone(&store), file));

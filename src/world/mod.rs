@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::limits;
 use crate::observe::metrics::Metrics;
+use crate::observe::workers::Worker as BackgroundWorker;
 use sync::{Mutex, MutexGuard};
 
 pub mod buggify;
@@ -431,6 +432,20 @@ impl Env {
     /// Starts a task that nobody waits for.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Box<dyn Abort> {
         self.host.spawn(Box::pin(task))
+    }
+
+    /// Starts a background worker: a task that runs as long as the node does, with an entry in the registry of workers.
+    /// `waits_for` says in a few words which event or pause a run of it waits for.
+    pub fn spawn_worker<F>(
+        &self,
+        name: &'static str,
+        waits_for: &'static str,
+        task: impl FnOnce(Arc<BackgroundWorker>) -> F,
+    ) -> Box<dyn Abort>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(task(self.metrics.workers().enter(name, waits_for)))
     }
 
     /// Starts a task and returns its result later; `None` when it was aborted or panicked.

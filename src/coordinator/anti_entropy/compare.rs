@@ -244,7 +244,7 @@ impl Database {
     /// out where another node asks: that one looks closer then.
     async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
         let layout = self.layout();
-        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.rebuilds.is_filling(shard));
+        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.status.rebuilds.is_filling(shard));
         if is_filling && whose == Whose::Own {
             return Ok(None);
         }

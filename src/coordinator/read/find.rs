@@ -1,8 +1,8 @@
-//! Declarative queries being answered: rows of an index or all documents, matched as they are asked for.
+//! Execution of declarative queries: rows of an index or all documents, matched as the client asks for them.
 //!
-//! All documents are matched where they lie ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to
-//! documents, read a few at a time and matched as they are then; where the index alone holds what is asked for, its
-//! rows are matched in their place.
+//! All documents are matched in place ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to documents,
+//! which are read a few at a time and matched in their present form; where the index alone holds what the query asks
+//! for, its rows are matched instead of documents.
 
 use std::ops::Bound as End;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Queries of views: an ordered merge of rows over the ranges, page by page.
 //!
-//! A query brings the view up to date where it asks for that, tells totals, and then hands out rows as they are asked
-//! for: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
-//! `view_reduce`. Totals and offset are of the query's begin; rows are read as `index/read.rs` promises.
+//! A query brings the view up to date if it asks for that, determines totals, and then returns rows as the client asks
+//! for them: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
+//! `view_reduce`. Totals and offset are those at the query's begin; rows are read as `index/read.rs` promises.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

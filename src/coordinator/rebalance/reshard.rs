@@ -1,8 +1,8 @@
-//! Jobs that split ranges: one for each copy, run by the node that holds it.
+//! Jobs that split ranges: one for each replica, run by the node that holds it.
 //!
-//! A job fills the child shards of its copy, waits until those of the other nodes are filled, too, and has the map
-//! changed; all nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node
-//! that was stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
+//! A job fills the child shards of its replica, waits until those of the other nodes are filled, too, and has the map
+//! changed; all nodes then go over to the child shards within a moment. The jobs, and whether they run at all, are
+//! stored: a node that was stopped continues them. Every node shows and changes the jobs of all nodes in reach.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,6 +20,7 @@ use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::record;
 use crate::coordinator::topology::shard_map::Range;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::storage::{Direction, KeyRange, View, WriteView};
 
@@ -69,7 +70,8 @@ impl Coordinator {
                 Err(why) => tracing::warn!(why, "a job is forgotten"),
             }
         }
-        self.env().spawn(run_jobs(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("resharding", "a job", |me| run_jobs(weak, me));
         Ok(())
     }
 
@@ -448,10 +450,12 @@ fn live_range(database: &Database, job: &Job) -> Option<usize> {
 }
 
 /// Until the coordinator goes.
-async fn run_jobs(weak: Weak<Coordinator>) {
+async fn run_jobs(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         coordinator.begin_jobs();
+        drop(run);
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         context.jobs.news.notified().await;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::coordinator::replica::calls::Awaits;
 use crate::coordinator::replica::message::is_of_later_build;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::world::lock;
@@ -50,7 +51,7 @@ impl Caller {
     /// Whether the caller still waits. One that cannot be asked does not, as far as this node knows; one of an older
     /// build does not know the question and counts as waiting.
     pub async fn waits(&self) -> bool {
-        match self.node.awaits(self.call).await {
+        match self.node.ask(Awaits(self.call)).await {
             Ok(waits) => waits,
             Err(error) => is_of_later_build(&error),
         }

@@ -1,4 +1,4 @@
-//! The handle of one database: its ranges and what is known about it as a whole.
+//! [`Database`], the handle of one database: its ranges and the state of the database as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

@@ -1,5 +1,5 @@
-//! One short read of a copy of each of several ranges. Those that this node reads of its own share one job: to hand
-//! each to a thread of its own would cost more than it has to do. All others are asked as single ranges are.
+//! One short read on a replica of each of several ranges. The reads of this node's own replicas share one job, because
+//! a thread for each would cost more than the reads. Replicas of other nodes are asked one by one.
 
 use futures_util::future::{join_all, try_join_all};
 

@@ -1,4 +1,4 @@
-//! The jobs of a node that split ranges: their states, and how they are kept.
+//! The jobs of a node that split ranges: their states, and their stored form.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What replication and administrators ask of a database: missing revisions and purges.
+//! Operations of replicators and administrators on a database: missing revisions and purges.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! Deciding edits where they live: on this node's copy of their range.
+//! Edits on the primary replica of a shard: conflict check and validation, before the edit is replicated.
 //!
-//! One copy of a range decides at a time (see `spread` for which): it alone runs the conflict check and validation, so
-//! that a healthy cluster makes no conflicts of its own. What it stored is then merged into the other copies.
+//! One replica of a range decides at a time (`spread` says which one). It alone runs the conflict check and validation,
+//! so that a healthy cluster makes no conflicts of its own. What it stored is then merged into the other replicas.
 
 use std::collections::BTreeMap;
 

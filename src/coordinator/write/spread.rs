@@ -1,10 +1,10 @@
-//! Edits on their way to all copies of their range: to the primary first, then to the others.
+//! Replication of edits to all replicas of their range: to the primary first, then to the others.
 //!
-//! The primary is the first copy in the order of [`Database::primaries`] that answers. Once a primary was sent an edit
-//! and did not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves
-//! nothing. One whose copy is damaged where the documents are did nothing: the next one decides in its stead, each
-//! time. What was decided goes to the other copies in tasks of their own, which end regardless of who waits for them; a
-//! copy that misses it gets it from a sync.
+//! The primary is the first replica in the order of [`Database::primaries`] that answers. Once a primary was sent an
+//! edit and did not answer, the outcome is unknown: the next one may store the edit all the same, but a conflict from
+//! it proves nothing. A primary whose store is damaged where the documents are did nothing: the next one decides
+//! instead. Decided edits go to the other replicas in tasks of their own, which end whether or not the client still
+//! waits; a replica that misses an edit gets it from a sync.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

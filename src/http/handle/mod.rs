@@ -1,5 +1,5 @@
-//! One handler per endpoint, chosen by one flat match. Handlers read the request, call one layer down, print the
-//! answer.
+//! Handlers: one per endpoint, chosen by one flat match. A handler reads the request, calls the layer below and prints
+//! the answer. Each folder holds the endpoints of one kind of resource.
 
 use super::policy::{self, Content};
 use super::request::Verb;

@@ -1,8 +1,8 @@
-//! `_db_updates`: what happened to the databases, in the four forms of a feed.
+//! `_db_updates`: events of the databases, in the four forms of a feed.
 //!
 //! The rows are the documents of `_global_changes` in the order of its changes; without that database the answer is
-//! 404. Parameters, rows and errors as CouchDB 3.5 was measured: numbers have one error text of their own, and the body
-//! has no `pending`.
+//! 404. Parameters, rows and errors are as CouchDB 3.5 was measured: numbers have one error text of their own, and the
+//! body has no `pending`.
 
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
 use crate::coordinator::node::global_changes::{GLOBAL_CHANGES, read_note};

@@ -1,5 +1,5 @@
-//! A feed of changes on its way to a client, in its four forms: how it begins and ends, how long it waits and what it
-//! sends meanwhile (CouchDB documentation, 'Changes feed'). What a row looks like is for [`Print`].
+//! Delivery of a feed of changes to a client, in its four forms: begin and end, waiting, heartbeats (CouchDB
+//! documentation, 'Changes feed'). [`Print`] writes the rows.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! `/_node/_local/_dbs`: where the copies of each database are, as the documents that they are in CouchDB.
+//! `/_node/_local/_dbs`: the places of the replicas of each database, as documents like those of CouchDB.
 //!
-//! A document can be edited: a range can get a copy on another node, lose one, or have one moved. That is done step by
-//! step and by majority (`coordinator/moves`); the answer tells that it began. While copies are on their way the
-//! document has a field `moves`; one that is taken out of the list is called off, none without the field.
+//! A document can be edited: a range can get a replica on another node, lose one, or have one moved. That is done step
+//! by step and by majority (`coordinator/rebalance/moves`); the answer tells that it began. While replicas move the
+//! document has a field `moves`; a move that is taken out of the list is called off, none without the field.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `/_cluster`: what settee adds for those who run a cluster.
+//! `/_cluster`: endpoints of settee for operators of a cluster.
 
 pub mod dbs;
 pub mod nodes;

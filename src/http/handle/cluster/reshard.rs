@@ -1,4 +1,4 @@
-//! `_reshard`: jobs that split ranges, and whether they run.
+//! `_reshard`: jobs that split ranges, and the switch that stops them all.
 
 use std::time::Duration;
 

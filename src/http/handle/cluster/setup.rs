@@ -1,11 +1,11 @@
 //! `_cluster_setup`: from single nodes to a cluster (CouchDB documentation, 'Cluster setup rules').
 //!
-//! States, actions and refusals as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node and
-//! learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
-//! secret of cookies, then makes the system databases. These exist from the first start of a node alone: enabling a
-//! cluster drops them while they are empty, so that they come to lie on all nodes. A node that is added to a finished
-//! cluster is told at once what all share. A set-up under way is remembered as `settee/cluster_setup`. The address and
-//! port of HTTP take effect with the next start.
+//! States, actions and refusals are as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node
+//! and learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
+//! secret of cookies, then creates the system databases. A node alone creates these at its first start: enabling a
+//! cluster drops them while they are empty, so that they are created on all nodes later. A node that is added to a
+//! finished cluster receives at once what all nodes share. A set-up under way is remembered as `settee/cluster_setup`.
+//! The address and port of HTTP take effect with the next start.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The other node of a `_cluster_setup`: asked over its HTTP port, with the credentials that the request brings.
+//! The other node of a `_cluster_setup`: called over its HTTP port, with the credentials of the request.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Online copies, an extension for server administrators: `POST /{db}/_snapshot`, `POST /{db}/_restore`,
-//! `POST /_node/{name}/_snapshot`. Folders are named below `[settee] snapshot_dir`, and lie nowhere else.
+//! Online snapshots, an extension for server administrators: `POST /{db}/_snapshot`, `POST /{db}/_restore`, `POST
+//! /_node/{name}/_snapshot`. Folders lie below `[settee] snapshot_dir`, and nowhere else.
 
 use std::path::{Component, Path, PathBuf};
 

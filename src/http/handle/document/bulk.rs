@@ -1,9 +1,9 @@
 //! `_bulk_docs`: many documents in one request (CouchDB documentation, 'Built-in views and bulk operations', bulk
 //! rules).
 //!
-//! What is no document, or none for a database with rules of its own, refuses the whole request before anything is
-//! written; conflicts are answered per item. A long request is parsed and written in pieces, so that what a document
-//! takes beside its text is held for some documents only.
+//! An item that is no document, or no valid one for a database with rules of its own, makes the server refuse the whole
+//! request before anything is written; conflicts are answered per item. A long request is parsed and written in pieces,
+//! so that memory beside the text is held for some documents only.
 
 use std::sync::Arc;
 

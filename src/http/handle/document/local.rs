@@ -1,5 +1,5 @@
-//! Local documents: `/{db}/_local/{docid}`. They are documents like others, but for their revisions, which cannot be
-//! asked for, and ETags.
+//! Local documents: `/{db}/_local/{docid}`. They behave like other documents, but have no revision history and no ETag
+//! of a revision.
 
 use super::open;
 use super::open_revs;

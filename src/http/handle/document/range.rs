@@ -1,7 +1,7 @@
-//! Reads a `Range` header of an attachment GET: which bytes to send, if any.
+//! The `Range` header of an attachment GET: the bytes to send, if any.
 //!
-//! Pure. Only the unit `bytes` counts; what cannot be read is as if it were not there (RFC 2616 section 14.27, and what
-//! CouchDB 3.5 was measured to do: `bytes=0-` and ten or more ranges answer the whole body with 200).
+//! Pure. Only the unit `bytes` counts; an unreadable header is ignored (RFC 2616 section 14.27, and what CouchDB 3.5
+//! was measured to do: `bytes=0-` and ten or more ranges answer the whole body with 200).
 
 use crate::limits::BYTE_RANGES_MAX;
 

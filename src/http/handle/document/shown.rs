@@ -1,7 +1,7 @@
 //! Stored revisions as answers: JSON with attachments as stubs or data, and the pieces of multipart bodies.
 //!
-//! What is shown beside the body is gathered here, `document::render` prints it. Attachment bytes are never held whole
-//! for multipart answers: they are pieces that [`Pieces`] reads while the client takes them.
+//! This module gathers what is shown beside the body, `document::render` prints it. Attachment bytes are never held
+//! whole for multipart answers: they are pieces that [`Pieces`] reads while the client takes them.
 
 use std::ops::Range;
 

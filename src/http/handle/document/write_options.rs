@@ -1,4 +1,4 @@
-//! Where a write says which revision it builds upon, and where a COPY goes. Pure.
+//! The revision that a write builds on, from header, query or body, and the target of a COPY. Pure.
 
 use percent_encoding::percent_decode_str;
 

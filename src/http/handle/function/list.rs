@@ -1,6 +1,6 @@
-//! List functions of design documents: the rows of a view in, an answer out.
+//! List functions of design documents: they turn the rows of a view into an answer.
 //!
-//! The view's answer is read up to `limits::LIST_VIEW_BYTES` and handed to the function, which takes its rows one by
+//! The view's answer is read up to `limits::LIST_VIEW_BYTES` and passed to the function, which takes its rows one by
 //! one.
 
 use bytes::Bytes;

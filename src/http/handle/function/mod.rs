@@ -1,4 +1,4 @@
-//! Show and update functions of design documents: a document, or none, in; an answer out.
+//! Show and update functions of design documents: they turn a document, or none, into an answer.
 //!
 //! Members, statuses and headers of the answers are those that CouchDB 3.5 was measured to give.
 

@@ -1,4 +1,4 @@
-//! `_rewrite` of design documents: another path asked for instead, by rules or by a function.
+//! `_rewrite` of design documents: rules or a function replace the requested path by another one.
 //!
 //! Targets are relative to the design document and stay within its database.
 

@@ -1,6 +1,6 @@
-//! The rules of `rewrites`: which one fits a request, and what is asked for instead, as CouchDB 3.5 resolves them.
+//! The rules of `rewrites`: the rule that fits a request, and the path that it leads to, as CouchDB 3.5 resolves them.
 //!
-//! Pure. What a path binds to the variables of `from` stands before the request's parameters, and both before the
+//! Pure. Values that a path binds to the variables of `from` come before the request's parameters, and both before the
 //! rule's own query, which may use them; a variable of `to` may come from any of the three.
 
 use http::StatusCode;

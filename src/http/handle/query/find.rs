@@ -1,5 +1,5 @@
-//! `_find` and `_explain`: the plan is made by `index::mango`, documents come from `coordinator::read::find`; here
-//! requests are read and answers written.
+//! `_find` and `_explain`: this module reads requests and writes answers; `index::mango` makes the plan and
+//! `coordinator::read::find` reads the documents.
 
 use std::sync::Arc;
 

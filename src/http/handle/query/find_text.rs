@@ -1,4 +1,4 @@
-//! `_find` and `_explain` where a text index answers: it finds documents, of which the selector takes those that match.
+//! `_find` and `_explain` with a text index: the index finds candidates, and the selector filters them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `_index`: listing, making and removing indexes, which live in design documents (`conformance/cases/queries`).
+//! `_index`: lists, creates and deletes indexes, which live in design documents (`conformance/cases/queries`).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `/{db}/_partition/{name}`: its numbers, and the lists, queries and views that look at this partition alone.
+//! `/{db}/_partition/{name}`: counts and sizes of a partition, and the lists, queries and views that read only it.
 
 use http::StatusCode;
 use serde_json::json;

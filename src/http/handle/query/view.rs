@@ -1,8 +1,7 @@
 //! Views of design documents: queries by GET and POST, `/queries`, and `_info`.
 //!
-//! Rows are streamed while they are read; what can fail early, the first page with it, is done before the status is
-//! sent. The ETag names what the view has read and what is asked of it (`docs/compatibility.md`: CouchDB 3.5 sends
-//! none).
+//! Rows are streamed while they are read; steps that can fail, including the first page, run before the status is sent.
+//! The ETag covers the state of the view and the request (`docs/compatibility.md`: CouchDB 3.5 sends none).
 
 use std::sync::Arc;
 

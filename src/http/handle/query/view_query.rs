@@ -1,9 +1,9 @@
 //! Arguments of `_all_docs`, `_design_docs`, `_local_docs` and of views, from query strings and from POST bodies.
 //!
-//! Pure. Parameters are taken one after another, as CouchDB does: each sets what it stands for, whatever was set before
-//! it, so the last of repeated ones counts, and of `key` beside `startkey`. One parameter is read the same way from
-//! both, but for two things that CouchDB 3.5 was measured to do: numbers in a body must be JSON numbers, and JSON
-//! parameters of a query string are decoded first. Unknown names are ignored.
+//! Pure. Parameters are read one after another, as CouchDB does: each sets its value whatever was set before it, so the
+//! last of repeated ones counts, also between `key` and `startkey`. A parameter is read the same way from both, with
+//! two exceptions that CouchDB 3.5 was measured to make: numbers in a body must be JSON numbers, and JSON parameters of
+//! a query string are decoded first. Unknown names are ignored.
 
 use crate::config::Config;
 use crate::coordinator::{Grouping, Update};

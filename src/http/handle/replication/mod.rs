@@ -1,4 +1,4 @@
-//! `_revs_diff` and `_missing_revs`: what a replicator must still send.
+//! `_revs_diff` and `_missing_revs`: the revisions that a replicator must still send.
 
 pub mod replicate;
 pub mod scheduler;

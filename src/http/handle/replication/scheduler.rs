@@ -1,6 +1,6 @@
-//! `_scheduler`: the replications that run, and the documents that ask for some.
+//! `_scheduler`: running replications, and the documents that configure replications.
 //!
-//! Each node knows its own; regardless of who is asked asks the others that are up.
+//! Each node knows its own replications; the node that is asked collects those of all nodes that are up.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What stood in a document's place before a write: what rules of special databases are checked against.
+//! The document that a write replaces: rules of special databases compare the new one with it.
 
 use crate::coordinator::{Database, Want};
 use crate::document::draft::Draft;

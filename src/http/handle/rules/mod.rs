@@ -1,5 +1,5 @@
-//! Databases whose documents are more than data: the users database (`users`) and replicator databases
-//! (`replicator_docs`). Handlers ask here, whatever the database; in all others nothing stands in the way.
+//! Databases with rules for their documents: the users database (`users`) and replicator databases (`replicator_docs`).
+//! Handlers call these rules for every database; in all others they allow everything.
 
 pub mod before;
 pub mod replicator_docs;

@@ -1,5 +1,5 @@
-//! Documents of replicator databases: their rules (`replicate::documents`) put before writes, credentials kept from
-//! readers that they are none of. Asked by `rules`, for such databases only.
+//! Documents of replicator databases: their rules (`replicate::documents`) are applied before writes, and credentials
+//! are hidden from readers to whom they do not belong. `rules` calls this module for such databases only.
 
 use super::before::{copied, live, predecessor};
 use crate::auth::UserCtx;

@@ -1,5 +1,5 @@
-//! What the users database lets callers see and do (CouchDB documentation, 'Users database'). Asked by `rules`, for
-//! that database only.
+//! Rules of the users database for requests: the documents that a caller may see and write (CouchDB documentation,
+//! 'Users database'). `rules` calls this module for that database only.
 
 use super::before::{body_of, copied, live, predecessor};
 use crate::auth::access::{self, Class, Rank};

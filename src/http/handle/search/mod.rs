@@ -1,4 +1,4 @@
-//! Full-text search: `_search`, what is told of indexes, and `_search_analyze`.
+//! Full-text search: `_search`, `_search_info`, `_search_disk_size` and `_search_analyze`.
 
 mod analyze;
 mod answer;

@@ -1,4 +1,4 @@
-//! `/_node/{name}`: this node's configuration, versions and numbers.
+//! `/_node/{name}`: this node's configuration, versions and statistics.
 
 use std::sync::Arc;
 
@@ -128,6 +128,7 @@ async fn levels(ctx: &Context) -> Levels {
         replaced_files: ctx.coordinator.damage().replaced(),
         lost_parts: ctx.coordinator.damage().lost(),
         cluster: ctx.cluster.counters(),
+        replicas: ctx.coordinator.replica_counts(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints that this version does not serve, from one place: 501, and search by Nouveau as CouchDB without it.
+//! Endpoints that this version does not serve: 501, and for Nouveau the answers of a CouchDB without it.
 
 use http::StatusCode;
 

@@ -1,4 +1,4 @@
-//! `/_session`: who is asking, login and logout by cookie; and the plain page at `/_utils/session.html` to log in with.
+//! `/_session`: the caller's identity, login and logout by cookie; and the login page at `/_utils/session.html`.
 
 use std::net::IpAddr;
 

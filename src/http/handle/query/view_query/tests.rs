@@ -1,4 +1,4 @@
-//! Arguments of lists: values, places, precedence.
+//! Arguments of lists: values, positions, precedence.
 
 use super::{Config, Grouping, Query, ViewArgs};
 use crate::config::Setting;
