@@ -30,8 +30,10 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, Soundness};
+use crate::coordinator::replica::message::{CopyStatus, Soundness};
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::replica_status::ReplicaCounts;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::shared_with_every_majority;
 use crate::coordinator::topology::record::{self, MapRecord};
@@ -109,6 +111,11 @@ impl Coordinator {
             self.context().status.rebuilds.begin(mark.fresh, mark.damaged);
         }
         Ok(())
+    }
+
+    /// Counts of what is known about the replicas of this node.
+    pub fn replica_counts(&self) -> ReplicaCounts {
+        self.context().replica_counts()
     }
 
     /// Damaged store files of single shards that are not replaced yet.

@@ -14,7 +14,7 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
-use crate::coordinator::replica::message::{CatalogueCall, NodeState};
+use crate::coordinator::replica::node_calls::{CatalogueCall, NodeState};
 use crate::coordinator::topology::events::EventKind;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;

@@ -19,7 +19,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::message::decode;
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::Tally;

@@ -15,7 +15,8 @@ use bytes::Bytes;
 
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
-use crate::coordinator::replica::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
+use crate::coordinator::replica::message::{decode, encode};
+use crate::coordinator::replica::node_calls::{CatalogueCall, Created, DatabaseMap, EntryName};
 use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::{Answer, CallError, Urgency};

@@ -18,7 +18,7 @@ use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{CatalogueCall, DatabaseMap};
+use crate::coordinator::replica::node_calls::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::quorum::shared_with_every_majority;
 use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::limits;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Weak};
 
 use crate::coordinator::rebalance::moves::MoveRequest;
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::message::decode;
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::replica::rebalancing::{Rebalance, RebalanceCall};
 use crate::coordinator::topology::names;
 use crate::coordinator::topology::peers::{Peer, Urgency};

@@ -13,8 +13,11 @@ use crate::coordinator::consensus::agreement::MapError;
 use crate::coordinator::rebalance::split::Note;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::jobs::{Job, JobAnswer, JobCall, JobState, READY, Resharding, Run, STATE_ID};
-use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::jobs::{
+    Job, JobAnswer, JobCall, JobEvent, JobState, READY, Resharding, Run, STATE_ID,
+};
+use crate::coordinator::replica::message::decode;
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::record;
@@ -459,6 +462,30 @@ async fn run_jobs(weak: Weak<Coordinator>, worker: Arc<Worker>) {
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         context.jobs.news.notified().await;
+    }
+}
+
+impl Job {
+    /// The job that splits a range of a database on a node; `None` where the range cannot be split.
+    fn of(database: &Database, range: Range, node: &str, now_s: u64) -> Option<Job> {
+        let suffix = format!("{}.{}", database.name, database.known.created_s);
+        let name = |range: Range| format!("shards/{range}/{suffix}");
+        let hash = blake3::hash(format!("{} {range} {node}", database.instance()).as_bytes());
+        Some(Job {
+            id: format!("001-{}", hash.to_hex()),
+            db: database.name.clone(),
+            instance: database.instance().to_owned(),
+            range: range.to_string(),
+            source: name(range),
+            target: range.halves()?.map(name).to_vec(),
+            node: node.to_owned(),
+            state: JobState::New,
+            reason: None,
+            split_state: "new".to_owned(),
+            start_s: now_s,
+            update_s: now_s,
+            history: vec![JobEvent { at_s: now_s, kind: JobState::New, detail: None }],
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, watch};
 use crate::config::Config;
 pub(in crate::coordinator) use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::Created;
+use crate::coordinator::replica::node_calls::Created;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::events::{DatabaseEvent, EventKind};
 use crate::coordinator::topology::quorum::Written;

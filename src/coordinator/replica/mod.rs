@@ -22,6 +22,7 @@ pub(super) mod in_sync;
 pub mod jobs;
 pub(super) mod layout;
 pub(super) mod message;
+pub(super) mod node_calls;
 pub(super) mod own_copy;
 pub(super) mod range_copy;
 pub mod read_from;

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use crate::coordinator::replica::blob_stream::RemoteBlob;
 use crate::coordinator::replica::calls::{
-    Changes, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, PlainCall, PurgeInfos, Resume, RowsOf,
-    Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, UpdateView, ViewQuestion,
+    Changes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, PlainCall, PurgeInfos, Resume,
+    RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, UpdateView, ViewQuestion,
 };
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
 pub(in crate::coordinator) use crate::coordinator::replica::own_copy::{ORIGIN, OwnCopy};
@@ -54,7 +54,7 @@ impl RangeCopy {
     }
 
     /// Carries out what a replica answers by itself.
-    async fn ask<C: PlainCall>(&self, call: C) -> Result<C::Answer, ShardError> {
+    async fn ask<C: PlainCall + Into<CopyOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
         match self {
             RangeCopy::Own(copy) => call.on(copy).await,
             RangeCopy::Remote(copy) => copy.ask(call).await,

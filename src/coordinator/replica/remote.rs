@@ -96,7 +96,7 @@ impl RemoteCopy {
     }
 
     /// Asks the replica; the operation says what type the answer has.
-    pub async fn ask<C: ReplicaCall>(&self, call: C) -> Result<C::Answer, ShardError> {
+    pub async fn ask<C: ReplicaCall + Into<CopyOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
         self.ask_for(call.into()).await
     }
 
@@ -120,7 +120,7 @@ impl RemoteCopy {
 
     /// As [`RemoteCopy::ask`], for what must not be done twice: a call that was cut off is sent again under its number,
     /// once, if the node is there again soon. `call` is told whether it is the second time.
-    async fn ask_once<C: ReplicaCall>(&self, call: impl Fn(bool) -> C) -> Result<C::Answer, ShardError> {
+    async fn ask_once<C: ReplicaCall + Into<CopyOp>>(&self, call: impl Fn(bool) -> C) -> Result<C::Answer, ShardError> {
         let (env, id) = (&self.target.context.env, self.next_call());
         let _awaited = self.target.context.awaited.until_dropped(id);
         let began = env.now();

@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::in_doubt::InDoubt;
 use crate::coordinator::replica::in_sync::InSync;
-use crate::coordinator::replica::message::NodeState;
+use crate::coordinator::replica::node_calls::NodeState;
 use crate::coordinator::replica::rebuilds::Rebuilds;
 
 /// See the module head.
@@ -198,13 +197,6 @@ impl ReplicaStatus {
             outdated_maps: count(|of| !of.stale.is_empty()),
             rebuilding: self.rebuilds.change(|filling| filling.len() as u64),
         }
-    }
-}
-
-impl Coordinator {
-    /// Counts of what is known about the replicas of this node.
-    pub fn replica_counts(&self) -> ReplicaCounts {
-        self.context().replica_counts()
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::{CatalogueCall, DatabaseMap};
+use crate::coordinator::replica::node_calls::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::error::SettingError;
 use crate::coordinator::topology::peers::{CallError, Urgency};
 use crate::coordinator::topology::quorum::{Tally, majority};

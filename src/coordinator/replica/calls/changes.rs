@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::PlainCall;
+use super::call::PlainCall;
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
 use crate::coordinator::replica::own_copy::OwnCopy;
 use crate::coordinator::topology::seq::SeqEntry;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::PlainCall;
+use super::call::PlainCall;
 use crate::coordinator::replica::message::{IdRange, SyncPoint, TakenIn};
 use crate::coordinator::replica::own_copy::OwnCopy;
 use crate::coordinator::replica::sync_points;

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use super::PlainCall;
+use super::call::PlainCall;
 use crate::coordinator::replica::own_copy::OwnCopy;
 use crate::document::id::DocId;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};

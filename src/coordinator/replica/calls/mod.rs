@@ -10,6 +10,7 @@
 //! ([`is_of_later_build`](super::message::is_of_later_build)).
 
 mod attachments;
+mod call;
 mod changes;
 mod collection;
 mod convergence;
@@ -20,21 +21,20 @@ mod locals;
 mod purges;
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::replica::message::{CopyStatus, Refusal, ReplicaPosition, TakenIn};
-use crate::coordinator::replica::own_copy::OwnCopy;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardError,
-    ShardInfo, Stamp, Summary,
+    ChangesPage, DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardInfo,
+    Stamp, Summary,
 };
 
 pub(in crate::coordinator) use attachments::{Blob, Stage, StageFinish, StageWrite};
+pub(in crate::coordinator) use call::{PlainCall, ReplicaCall};
 pub(in crate::coordinator) use changes::{Changes, DesignVersion, Info, Resume, Wait};
 pub(in crate::coordinator) use collection::{
     Collect, CollectionCall, CollectionQuestion, Confirm, Markers, Open, Propose, Tell,
@@ -51,17 +51,6 @@ pub(in crate::coordinator) use indexes::{
 pub use indexes::{IndexSize, SearchRefusal};
 pub(in crate::coordinator) use locals::{Local, LocalList, LocalMerge, LocalRegisters, LocalSet};
 pub(in crate::coordinator) use purges::{Purge, PurgeInfos};
-
-/// An operation on one replica, with the type of its answer.
-pub(in crate::coordinator) trait ReplicaCall: Into<CopyOp> + Send {
-    type Answer: Serialize + DeserializeOwned + Send;
-}
-
-/// An operation that a replica answers by itself, the same to its own node and to another one.
-pub(in crate::coordinator) trait PlainCall: ReplicaCall {
-    /// Carries it out on a replica of this node.
-    fn on(self, copy: &OwnCopy) -> impl Future<Output = Result<Self::Answer, ShardError>> + Send;
-}
 
 /// Defines [`CopyOp`] of a table: operations without content, then those with content.
 macro_rules! table {
@@ -223,7 +212,7 @@ mod tests {
     };
     use crate::coordinator::replica::token::Held;
     use crate::coordinator::topology::seq::SeqEntry;
-    use crate::shard::{ListPage, Want};
+    use crate::shard::{ListPage, ShardError, Want};
     use crate::storage::{Direction, StageMode};
 
     #[test]
@@ -241,29 +230,64 @@ mod tests {
     #[derive(Serialize)]
     enum Written {
         Fetch(Vec<(DocId, Want)>),
-        FetchSome { wants: Vec<(DocId, Want)>, bytes: u64 },
+        FetchSome {
+            wants: Vec<(DocId, Want)>,
+            bytes: u64,
+        },
         List(ListPage),
         Summary(Bound<DocId>, Bound<DocId>),
-        Select { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, place: u64 },
+        Select {
+            start: Bound<DocId>,
+            end: Bound<DocId>,
+            direction: Direction,
+            place: u64,
+        },
         Changes(ChangesCall),
         Info,
-        Wait { beyond: u64 },
+        Wait {
+            beyond: u64,
+        },
         Resume(Vec<SeqEntry>),
         DesignVersion,
         #[serde(rename = "Judge")]
         Decide(Box<DecideCall>),
-        Merge { edits: Vec<EditText>, source: String, repair: bool },
+        Merge {
+            edits: Vec<EditText>,
+            source: String,
+            repair: bool,
+        },
         Local(DocId),
-        LocalList { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, limit: u64, bytes: u64 },
-        LocalSet { id: DocId, document: Option<LocalDocument>, by: u64 },
+        LocalList {
+            start: Bound<DocId>,
+            end: Bound<DocId>,
+            direction: Direction,
+            limit: u64,
+            bytes: u64,
+        },
+        LocalSet {
+            id: DocId,
+            document: Option<LocalDocument>,
+            by: u64,
+        },
         LocalMerge(Vec<(DocId, LocalRegister)>),
-        LocalRegisters { after: Bound<DocId>, limit: u64 },
+        LocalRegisters {
+            after: Bound<DocId>,
+            limit: u64,
+        },
         Purge(Vec<(DocId, Vec<Revision>)>),
-        PurgeInfos { since: u64, limit: u64 },
+        PurgeInfos {
+            since: u64,
+            limit: u64,
+        },
         Compact,
         Stage(StageMode),
-        StageWrite { upload: u64, data: Bytes },
-        StageFinish { upload: u64 },
+        StageWrite {
+            upload: u64,
+            data: Bytes,
+        },
+        StageFinish {
+            upload: u64,
+        },
         View(WrittenView),
         KeepViews(Vec<[u8; 16]>),
         Status,
