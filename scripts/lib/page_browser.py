@@ -131,10 +131,14 @@ class Page:
 
     def go(self, fragment):
         """Goes to an address of the page, as a link would, and waits until its heading is there."""
-        self.js("location.hash = arguments[0]", fragment)
-        self.until(f"the screen {fragment}", lambda: self.js(
-            "const m = document.querySelector('main, dialog[open]'); return location.hash.startsWith(arguments[0].split('?')[0])"
-            " && !!m && !!m.querySelector('h1,h2') && !document.querySelector('.outlet > .loading')", fragment))
+        self.js("""
+            const shown = document.querySelector(".outlet")?.firstElementChild;
+            if (shown && location.hash !== arguments[0]) shown.dataset.before = "1";
+            location.hash = arguments[0];""", fragment)
+        self.until(f"the screen {fragment}", lambda: self.js("""
+            const outlet = document.querySelector(".outlet"), shown = outlet?.firstElementChild;
+            return location.hash.startsWith(arguments[0].split("?")[0]) && !!shown && !shown.dataset.before
+              && !!outlet.querySelector("h1,h2") && !outlet.querySelector(":scope > .loading") || !!document.querySelector("dialog[open] h2");""", fragment))
 
     def sign_in(self, name="adm", password=node.PASSWORD):
         self.open()
@@ -150,16 +154,16 @@ class Page:
 
     def until(self, what, look, wait_s=WAIT_S):
         """Waits until `look()` is true, and answers what it gave."""
-        end = time.monotonic() + wait_s
+        end, trouble = time.monotonic() + wait_s, ""
         while True:
             try:
                 found = look()
             except Failed as error:
-                found, what = None, f"{what} ({error})"
+                found, trouble = None, f" ({str(error)[:200]})"
             if found:
                 return found
             if time.monotonic() > end:
-                raise Wrong(f"not within {wait_s} s: {what}")
+                raise Wrong(f"not within {wait_s} s: {what}{trouble}")
             time.sleep(0.05)
 
     def find(self, kind, name=None, row=None, nth=0, css=None, wait_s=WAIT_S):
@@ -172,6 +176,8 @@ class Page:
         while True:
             element = self.find("any" if css else "click", name, row, nth, css)
             try:
+                # Not below the head of the page, which stays where it is.
+                self.js("arguments[0].scrollIntoView({ block: 'center', inline: 'nearest' })", {ELEMENT: element})
                 self.browser.call("POST", f"/element/{element}/click")
                 return
             except Failed as error:
@@ -182,10 +188,15 @@ class Page:
 
     def type(self, label, text, row=None, nth=0, clear=True):
         """Types into a field."""
-        element = self.find("type", label, row, nth)
-        if clear:
-            self.browser.call("POST", f"/element/{element}/clear")
-        self.browser.call("POST", f"/element/{element}/value", {"text": text})
+        def typed():
+            element = self.find("type", label, row, nth)
+            if clear:
+                self.browser.call("POST", f"/element/{element}/clear")
+            self.browser.call("POST", f"/element/{element}/value", {"text": text})
+            return True
+
+        # A field that was drawn anew meanwhile is looked for again.
+        self.until(f"to type into {label!r}", typed)
 
     def paste(self, label, text, row=None, nth=0):
         """Puts text in the place of what a field has, as from the clipboard: editors do not indent it."""
@@ -195,15 +206,17 @@ class Page:
 
     def choose(self, label, option, row=None, nth=0):
         """Chooses an option of a select by its words or value."""
-        element = self.find("select", label, row, nth)
-        chosen = self.js("const o = [...arguments[0].options].find((o) => o.text.trim() === arguments[1] || o.value === arguments[1]);"
-                         "return o && o.index", {ELEMENT: element}, option)
-        if chosen is None:
-            raise Wrong(f"{label!r} has no option {option!r}")
-        self.browser.call("POST", f"/element/{element}/click")
-        self.js("arguments[0].selectedIndex = arguments[1]; for (const e of ['input', 'change']) "
-                "arguments[0].dispatchEvent(new Event(e, { bubbles: true }))", {ELEMENT: element}, chosen)
-        self.press("Escape")
+        def chosen():
+            element = {ELEMENT: self.find("select", label, row, nth)}
+            index = self.js("const o = [...arguments[0].options].find((o) => o.text.trim() === arguments[1] || o.value === arguments[1]);"
+                            "return o ? o.index : -1", element, option)
+            if index < 0:
+                return False
+            self.js("arguments[0].focus(); arguments[0].selectedIndex = arguments[1]; for (const e of ['input', 'change']) "
+                    "arguments[0].dispatchEvent(new Event(e, { bubbles: true }))", element, index)
+            return True
+
+        self.until(f"the option {option!r} of {label!r}", chosen)
 
     def tick(self, label, on=True, row=None, nth=0):
         """Sets a box."""
@@ -262,7 +275,7 @@ class Page:
                 self.findings.append(f"{title}: wider than a phone: {wide}")
             if self.axe and form != "light":
                 # The frame is on every screen: what is wrong with it is told once.
-                new = [found for found in self.run_axe() if (form, found) not in self.told]
+                new = [found for found in self.run_axe(form) if (form, found) not in self.told]
                 self.told |= {(form, found) for found in new}
                 self.findings += [f"{title} ({form}): {found}" for found in new]
             if self.pictures:
@@ -282,15 +295,17 @@ class Page:
     def cdp(self, command, **params):
         return self.browser.call("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
 
-    def run_axe(self):
+    def run_axe(self, form):
+        """All rules on the phone's form, those about colours on the dark one."""
+        only = {"runOnly": ["color-contrast", "link-in-text-block"]} if form == "dark" else {}
         if not self.js("return typeof window.axe === 'object'"):
             self.js(self.axe + "; window.axe = axe;")
         told = self.browser.wait("""
-            const done = arguments[0];
-            axe.run(document, { resultTypes: ["violations"] }).then((r) => done(r.violations
+            const [only, done] = arguments;
+            axe.run(document, { resultTypes: ["violations"], ...only }).then((r) => done(r.violations
               .filter((v) => v.impact === "serious" || v.impact === "critical")
               .map((v) => `${v.impact} ${v.id}: ${v.nodes.slice(0, 2).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).join(" || ")}`)),
-              (e) => done(["axe failed: " + e]));""")
+              (e) => done(["axe failed: " + e]));""", only)
         return told
 
     # -- the other way

@@ -120,6 +120,73 @@ def jump(page):
     page.allow("status of 404")
 
 
+@scene("theme", title="The colour scheme is chosen, and kept")
+def theme(page):
+    page.go("#/databases")
+    light = page.js("return getComputedStyle(document.body.parentElement).backgroundColor")
+    page.click("Colours")
+    page.click("Dark")
+    dark = page.js("return getComputedStyle(document.body.parentElement).backgroundColor")
+    page.check(light != dark, "the background changes")
+    page.browser.open("about:blank")
+    page.open("#/databases")
+    page.see("Databases")
+    page.check(page.js("return getComputedStyle(document.body.parentElement).backgroundColor") == dark, "it is kept")
+    page.click("Colours")
+    page.click("As the system")
+    page.check(page.js("return getComputedStyle(document.body.parentElement).backgroundColor") == light, "it follows the system again")
+
+
+@scene("phone", title="On a phone the menu opens and closes; the first key press offers to skip to the content")
+def phone(page):
+    page.go("#/account")
+    page.become("phone")
+    page.click("Menu")
+    page.click("Databases")
+    page.see("Create database")
+    page.until("the menu closes", lambda: page.js("return !document.body.classList.contains('side-open')"))
+    page.become("light")
+    page.js("document.activeElement.blur()")
+    page.press("Tab", "Tab")
+    page.js("document.querySelector('.skip').focus()")
+    page.press("Enter")
+    page.check(page.js("return document.activeElement.id") == "main", "the content has the focus")
+
+
+@scene("offline", title="A node that does not answer is told in words, and asked again")
+def offline(page):
+    page.allow("ERR_INTERNET_DISCONNECTED")
+    page.go("#/account")
+    lost = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.cdp("Network.enable")
+    page.cdp("Network.emulateNetworkConditions", offline=True, **lost)
+    try:
+        page.go("#/setup")
+        page.see("The node did not answer")
+        page.see("Check that the node runs")
+        page.shot("a node that does not answer")
+    finally:
+        page.cdp("Network.emulateNetworkConditions", offline=False, **lost)
+    page.click("Try again")
+    page.gone("The node did not answer")
+
+
+@scene("expired", title="A session that ends is told without losing what was typed")
+def expired(page):
+    if page.look("/papers") is None:
+        page.api("PUT", "/papers")
+    page.allow("status of 401")
+    page.go("#/db/papers/new")
+    page.paste("Text of New document", '{"_id": "typed"}')
+    page.cdp("Network.clearBrowserCookies")
+    page.click("Create document")
+    page.see("Your session has ended")
+    page.check(page.has('"_id": "typed"'), "the text is still there")
+    page.shot("a session that ended")
+    page.browser.open("about:blank")
+    page.sign_in()
+
+
 @scene("setup-cluster", title="A cluster tells its members, a join token and how nodes are added", nodes=3)
 def setup_cluster(page):
     page.go("#/setup")

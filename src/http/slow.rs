@@ -42,8 +42,7 @@ pub fn threshold_ms(config: &Config) -> u64 {
 impl SlowRequests {
     /// Keeps a request that took long.
     pub(super) fn note(&self, config: &Config, wall: Duration, line: &RequestLine<'_>) {
-        // First what costs nothing: most requests are fast, and the setting is read for slow ones only.
-        if line.took < Duration::from_millis(1) || line.took.as_millis() < u128::from(threshold_ms(config)) {
+        if line.took.as_millis() < u128::from(threshold_ms(config)) {
             return;
         }
         let cut = line.path.floor_char_boundary(limits::SLOW_PATH_BYTES);

@@ -1,7 +1,7 @@
 // The frame of the page: head, navigation, notices at the top, and the screen that the address names.
 
 import { h, fill } from "./js/dom.js";
-import { hooks } from "./js/api.js";
+import { ApiError, hooks } from "./js/api.js";
 import { start, go, link } from "./js/router.js";
 import { session, refresh, signOut } from "./js/session.js";
 import { routes, navigation } from "./js/views/index.js";
@@ -110,11 +110,18 @@ function after() {
   const wanted = outlet.querySelector("[data-focus]");
   if (wanted) wanted.focus();
   else if (document.activeElement === document.body || !document.activeElement?.isConnected) title?.focus({ preventScroll: true });
+  for (const tab of outlet.querySelectorAll(".tabs [aria-current]")) tab.scrollIntoView({ block: "nearest", inline: "center" });
   scrollTo(0, 0);
 }
 
 function failed(error, ctx) {
   console.warn(error);
+  if (error instanceof TypeError && /import|module script/i.test(error.message)) {
+    // A part of the page did not come. Browsers remember that, so that only loading the page again helps.
+    const lost = new ApiError(0, "no_answer", error.message, "");
+    fill(outlet, h("h1", { class: "sr-only" }, text.app.failed), problem(lost, { retry: () => location.reload() }));
+    return;
+  }
   fill(outlet, h("h1", { class: "sr-only" }, text.app.failed), problem(error, { retry: () => go(location.hash, { replace: true }) }));
   after(null, ctx);
 }

@@ -34,6 +34,9 @@ export function dialog({ title, content, actions, wide = false, onsubmit }) {
   element.addEventListener("click", (event) => { if (event.target === element && pressed === element) close(); });
   document.body.append(element);
   element.showModal();
+  // The first control rather than the cross; where there is none the action.
+  const first = body.querySelector("[autofocus], .dialog-content :is(input, select, textarea, button)") ?? body.querySelector(".dialog-foot :is(.primary, button:last-child)");
+  first?.focus();
   return { element, close, done };
 }
 
@@ -53,7 +56,8 @@ export function confirm({ title, message, action, danger = false, typed, details
     ],
     actions: (close) => [button(text.app.cancel, { onclick: () => close(false) }), yes],
   });
-  if (!typed) yes.focus();
+  // What cannot be undone is not one press of Enter away.
+  if (!typed && danger) shown.element.querySelector(".dialog-foot button")?.focus();
   return shown.done.then(Boolean);
 }
 

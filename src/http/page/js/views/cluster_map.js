@@ -1,10 +1,10 @@
 // Where a database lies: its ranges, who holds them, in which state; and the place of one document.
 
-import { h, fill, debounce, every, uniqueId } from "../dom.js";
+import { h, fill, debounce, uniqueId } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
-import { isTouched } from "./operate_common.js";
+import { isTouched, watch } from "./operate_common.js";
 import { remember } from "../router.js";
 import { session } from "../session.js";
 import { text } from "../text.js";
@@ -111,7 +111,7 @@ export function lie(ctx, db, holder, document = "") {
       }),
     ];
   }
-  every(3000, own.signal, look);
+  watch(3000, own.signal, look);
   return own;
 }
 

@@ -1,10 +1,10 @@
 // The cluster at a glance: nodes, what is down, and what that means for the promises.
 
-import { h, fill, every } from "../dom.js";
+import { h, fill } from "../dom.js";
 import { get } from "../api.js";
 import { pageHead, card, badge, facts, notice, problem, loading, linkButton, bytes, duration, count } from "../ui.js";
 import { bars } from "../chart.js";
-import { isTouched } from "./operate_common.js";
+import { isTouched, watch } from "./operate_common.js";
 import { link } from "../router.js";
 import { text } from "../text.js";
 
@@ -12,7 +12,7 @@ const words = text.cluster.overview;
 
 export function overview(ctx) {
   const holder = h("div", { class: "stack" }, loading());
-  every(2500, ctx.signal, async () => {
+  watch(2500, ctx.signal, async () => {
     try {
       const status = await get("_cluster/status", null, { signal: ctx.signal });
       if (!isTouched()) fill(holder, promises(status), nodeCards(status), extra(status));

@@ -1,7 +1,7 @@
 // Design documents: what each has, how far its indexes are, and the text of each function.
 
 import { h, fill } from "../dom.js";
-import { area, button, badge, card, confirm, dialog, editor, field, input, select, menu, empty, problem, icon, toast, attempt, bytes, count, facts, progress, panels, shortRev } from "../ui.js";
+import { area, button, badge, card, confirm, dialog, editor, field, input, select, menu, empty, problem, icon, toast, attempt, bytes, count, duration, facts, progress, panels, shortRev } from "../ui.js";
 import { get, put, post, del, plain, path, query, JSON_PARAMS } from "../api.js";
 import { link, go } from "../router.js";
 import { inDatabase, databaseInfo, forgetInfo } from "./db_frame.js";
@@ -211,7 +211,7 @@ export function statePanel(ctx, db, ddoc, doc = {}) {
       fill(holder, h("div", { class: "card" }, facts([
         [t.language, info.language], [t.disk, bytes(info.sizes?.file)], [t.data, bytes(info.sizes?.external)], [t.pending, pending === undefined ? "–" : count(pending)],
         [t.updater, info.updater_running ? badge(t.building, "accent") : badge(t.idle)], [t.compactor, info.compact_running ? badge(t.running, "accent") : badge(t.idle)], [t.signature, h("span", { class: "mono small break" }, info.signature)],
-      ])), tasks.map(taskBar), Object.keys(doc.indexes ?? {}).map((index) => searchState(db, ddoc, index)));
+      ])), buildBar(db, tasks), Object.keys(doc.indexes ?? {}).map((index) => searchState(db, ddoc, index)));
     } catch (error) {
       if (error.name !== "AbortError") fill(holder, problem(error));
     }
@@ -228,10 +228,17 @@ function searchState(db, ddoc, index) {
 /// Builds of a design document's indexes that are under way.
 export async function buildTasks(db, ddoc, signal) {
   const tasks = await get("_active_tasks", null, { signal }).catch(() => []);
-  return tasks.filter((task) => /indexer/.test(task.type) && (!ddoc || (task.design_document ?? "").endsWith(ddoc)) && (task.database ?? "").includes(db));
+  const nameOf = (task) => (task.database ?? "").replace(/^shards\/[^/]+\//, "").replace(/\.\d+$/, "");
+  return tasks.filter((task) => /indexer/.test(task.type) && (!ddoc || task.design_document === "_design/" + ddoc) && nameOf(task) === db);
 }
 
-export function taskBar(task) {
-  const done = task.total_changes ? task.changes_done / task.total_changes : (task.progress ?? 0) / 100;
-  return h("div", { class: "card slim" }, h("div", { class: "row" }, h("span", { class: "grow" }, t.builds(task.database?.replace(/^shards\/[^/]+\//, "").replace(/\.\d+$/, "") ?? "")), h("span", { class: "faint" }, t.done(count(task.changes_done), count(task.total_changes)))), progress(t.building, done));
+/// One bar for the builds of all ranges, with an estimate of the time that is left; nothing where none is under way.
+export function buildBar(db, tasks) {
+  if (!tasks.length) return null;
+  const sum = (name) => tasks.reduce((all, task) => all + (task[name] ?? 0), 0);
+  const done = sum("changes_done"), total = sum("total_changes");
+  const since = Math.min(...tasks.map((task) => task.started_on ?? Infinity));
+  const seconds = Date.now() / 1000 - since;
+  const left = done > 0 && seconds > 1 && total > done ? (seconds / done) * (total - done) : null;
+  return h("div", { class: "card slim", role: "status" }, h("div", { class: "row" }, h("span", { class: "grow" }, t.builds(db)), h("span", { class: "faint" }, t.done(count(done), count(total)), left === null ? "" : t.left(duration(left)))), progress(t.building, total ? done / total : null));
 }

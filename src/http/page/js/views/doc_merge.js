@@ -29,7 +29,7 @@ export function memberTable(versions, { fixed = ["_rev"], pick, onchange, offere
     const cells = texts.map((value, at) => h("td", { class: ["version", !offered.includes(at) && "unoffered"] },
       h("label", null, same || !offered.includes(at) ? null : h("input", { type: "radio", name: group, checked: at === first, "aria-label": t.take(name, versions[at].label), onchange: () => { chosen.set(name, at); mark(); } }),
         value === undefined ? h("span", { class: "faint" }, t.absent) : code(json.format(value), { most: 12 }))));
-    const row = h("tr", { class: same ? "same" : "differs" }, h("th", { scope: "row", class: "mono" }, name), cells);
+    const row = h("tr", { class: same ? "same" : "unequal" }, h("th", { scope: "row", class: "mono" }, name), cells);
     const mark = () => {
       row.classList.toggle("undecided", chosen.get(name) < 0);
       cells.forEach((cell, at) => cell.classList.toggle("taken", !same && chosen.get(name) === at));
@@ -38,7 +38,7 @@ export function memberTable(versions, { fixed = ["_rev"], pick, onchange, offere
     row.mark = mark;
     return row;
   });
-  const different = rows.filter((row) => row.classList.contains("differs"));
+  const different = rows.filter((row) => row.classList.contains("unequal"));
   const body = h("tbody", null, different.length ? different : rows);
   const element = h("div", { class: "stack" },
     different.length && different.length < rows.length ? segmented(t.rows, [["some", t.onlyDifferent(different.length)], ["all", t.all(rows.length)]], "some", (value) => fill(body, value === "all" ? rows : different)) : null,

@@ -1,6 +1,6 @@
 // What the screens of 'Operate' and 'Cluster' share: the nodes, a choice of one, lists of words.
 
-import { h } from "../dom.js";
+import { h, sleep } from "../dom.js";
 import { get, path } from "../api.js";
 import { field, select, badge, attempt } from "../ui.js";
 import { server } from "../session.js";
@@ -32,6 +32,16 @@ for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => 
 /// Whether the reader is in the middle of a press or a menu, which drawing anew would take away.
 export function isTouched() {
   return isPressed || Boolean(document.querySelector(".menu:popover-open"));
+}
+
+/// Runs `fn` now and again, every `ms` milliseconds until the signal is aborted; what takes long is asked for less often,
+/// so that looking at a node of very many databases is no load of its own.
+export async function watch(ms, signal, fn) {
+  while (!signal.aborted) {
+    const began = performance.now();
+    if (!document.hidden) await fn();
+    await sleep(Math.max(ms, 10 * (performance.now() - began)), signal);
+  }
 }
 
 /// Puts one element into a holder, unless it is there.

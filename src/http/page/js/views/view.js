@@ -6,7 +6,7 @@ import { ask, get, path, query, JSON_PARAMS, BASE } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
 import { inDatabase, databaseInfo } from "./db_frame.js";
 import { docLink } from "./documents.js";
-import { storeFunction, designText, TEMPLATES, buildTasks, taskBar } from "./design.js";
+import { storeFunction, designText, TEMPLATES, buildTasks, buildBar } from "./design.js";
 import { valueCell } from "../columns.js";
 import { trialMap, trialReduce } from "../trial.js";
 import { code } from "../diff.js";
@@ -93,7 +93,7 @@ function runner(ctx, state) {
       await new Promise((done) => setTimeout(done, 700));
       if (signal.aborted || !session.value?.isAdmin) return;
       const tasks = await buildTasks(db, ddoc, signal);
-      if (!signal.aborted) fill(build, tasks.map(taskBar));
+      if (!signal.aborted) fill(build, buildBar(db, tasks));
     }
   }
   function draw() {
