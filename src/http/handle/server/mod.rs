@@ -16,7 +16,7 @@ use crate::coordinator::{Coordinator, NamesQuery, ReadError, ShardError};
 use crate::document::json::Value;
 use crate::http::handle::database;
 use crate::http::handle::query::view_query::ViewArgs;
-use crate::http::policy::{self, Content};
+
 use crate::http::request::Verb;
 use crate::http::response::state_etag;
 use crate::http::{Context, Problem, Query, Reply, Request, Result};
