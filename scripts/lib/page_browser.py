@@ -131,15 +131,14 @@ class Page:
 
     def go(self, fragment):
         """Goes to an address of the page, as a link would, and waits until its heading is there."""
-        before = self.js("const o = document.querySelector('.outlet'), old = location.hash; location.hash = arguments[0];"
-                         "return location.hash === old ? null : [o ? o.dataset.turn ?? '' : '']", fragment)
-        if before:
-            self.until(f"another screen, {fragment}", lambda: self.js(
-                "const o = document.querySelector('.outlet'); return !!document.querySelector('dialog[open]') || (o && (o.dataset.turn ?? '') !== arguments[0])",
-                before[0]))
-        self.until(f"the screen {fragment}", lambda: self.js(
-            "const m = document.querySelector('main, dialog[open]'); return location.hash.startsWith(arguments[0].split('?')[0])"
-            " && !!m && !!m.querySelector('h1,h2') && !document.querySelector('.outlet > .loading')", fragment))
+        self.js("""
+            const shown = document.querySelector(".outlet")?.firstElementChild;
+            if (shown && location.hash !== arguments[0]) shown.dataset.before = "1";
+            location.hash = arguments[0];""", fragment)
+        self.until(f"the screen {fragment}", lambda: self.js("""
+            const outlet = document.querySelector(".outlet"), shown = outlet?.firstElementChild;
+            return location.hash.startsWith(arguments[0].split("?")[0]) && !!shown && !shown.dataset.before
+              && !!outlet.querySelector("h1,h2") && !outlet.querySelector(":scope > .loading") || !!document.querySelector("dialog[open] h2");""", fragment))
 
     def sign_in(self, name="adm", password=node.PASSWORD):
         self.open()
@@ -155,16 +154,16 @@ class Page:
 
     def until(self, what, look, wait_s=WAIT_S):
         """Waits until `look()` is true, and answers what it gave."""
-        end = time.monotonic() + wait_s
+        end, trouble = time.monotonic() + wait_s, ""
         while True:
             try:
                 found = look()
             except Failed as error:
-                found, what = None, f"{what} ({error})"
+                found, trouble = None, f" ({str(error)[:200]})"
             if found:
                 return found
             if time.monotonic() > end:
-                raise Wrong(f"not within {wait_s} s: {what}")
+                raise Wrong(f"not within {wait_s} s: {what}{trouble}")
             time.sleep(0.05)
 
     def find(self, kind, name=None, row=None, nth=0, css=None, wait_s=WAIT_S):
@@ -207,16 +206,17 @@ class Page:
 
     def choose(self, label, option, row=None, nth=0):
         """Chooses an option of a select by its words or value."""
-        element = self.find("select", label, row, nth)
-        self.until(f"the options of {label!r}", lambda: self.js("return arguments[0].isConnected", {ELEMENT: element}))
-        chosen = self.js("const o = [...arguments[0].options].find((o) => o.text.trim() === arguments[1] || o.value === arguments[1]);"
-                         "return o && o.index", {ELEMENT: element}, option)
-        if chosen is None:
-            raise Wrong(f"{label!r} has no option {option!r}")
-        self.browser.call("POST", f"/element/{element}/click")
-        self.js("arguments[0].selectedIndex = arguments[1]; for (const e of ['input', 'change']) "
-                "arguments[0].dispatchEvent(new Event(e, { bubbles: true }))", {ELEMENT: element}, chosen)
-        self.press("Escape")
+        def chosen():
+            element = {ELEMENT: self.find("select", label, row, nth)}
+            index = self.js("const o = [...arguments[0].options].find((o) => o.text.trim() === arguments[1] || o.value === arguments[1]);"
+                            "return o ? o.index : -1", element, option)
+            if index < 0:
+                return False
+            self.js("arguments[0].focus(); arguments[0].selectedIndex = arguments[1]; for (const e of ['input', 'change']) "
+                    "arguments[0].dispatchEvent(new Event(e, { bubbles: true }))", element, index)
+            return True
+
+        self.until(f"the option {option!r} of {label!r}", chosen)
 
     def tick(self, label, on=True, row=None, nth=0):
         """Sets a box."""
