@@ -30,7 +30,7 @@ export const text = {
     failed: "This page could not be shown",
     expired: "Your session has ended. Sign in again to go on; what you typed is still here.",
   },
-  nav: { home: "Overview", data: "Data", operate: "Operate", cluster: "Cluster", databases: "Databases", setup: "Set up" },
+  nav: { data: "Data", operate: "Operate", cluster: "Cluster", databases: "Databases", setup: "Set up" },
   tabs: { documents: "Documents", changes: "Changes", query: "Query", design: "Views and functions", search: "Search" },
   editor: {
     keys: "Tab indents. Press Escape, then Tab to leave the editor.",
