@@ -191,6 +191,7 @@ def search(page):
     page.press("Enter")
     page.see("2 found")
     page.check("sea" in page.text_of("mark"), "what was found is marked")
+    page.check("author: Herman Melville" in " ".join(page.text_of(".hit")), "stored fields are shown")
     page.check("Herman Melville" in " ".join(page.text_of(".facet")), "facets are counted")
     page.shot("a search with facets")
     page.click("Herman Melville", nth=0)

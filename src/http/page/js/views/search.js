@@ -101,9 +101,9 @@ function runner(ctx, state) {
     return card(field, h("ul", { class: "facet" }, Object.entries(values).sort((a, b) => b[1] - a[1]).slice(0, 20).map(([value, many]) => h("li", null, isDrill ? h("button", { type: "button", class: "link", onclick: () => { drill.push([field, value]); run(); } }, value) : h("span", null, value), h("span", { class: "faint num" }, count(many))))));
   }
   function hit(row) {
-    const shown = Object.entries(row.fields ?? {}).filter(([field]) => !row.highlights?.[field]);
+    const shown = Object.entries(row.fields ?? {}).filter(([field]) => !row.highlights?.[field]?.length);
     return h("article", { class: "card hit" }, h("header", { class: "row" }, h("a", { href: docLink(db, row.id), class: "mono strong break" }, row.id), h("span", { class: "grow" }), Array.isArray(row.order) ? h("span", { class: "faint small", title: t.score }, typeof row.order[0] === "number" ? row.order[0].toFixed(3) : String(row.order[0])) : null),
-      Object.entries(row.highlights ?? {}).map(([field, parts]) => h("p", null, h("span", { class: "faint" }, field + ": "), parts.map((part) => [marked(part), " … "]))),
+      Object.entries(row.highlights ?? {}).filter(([, parts]) => parts.length).map(([field, parts]) => h("p", null, h("span", { class: "faint" }, field + ": "), parts.map((part) => [marked(part), " … "]))),
       shown.length ? h("p", null, shown.map(([field, value]) => h("span", { class: "pair" }, h("span", { class: "faint" }, field + ": "), Array.isArray(value) ? value.join(", ") : valueCell(value), " "))) : null,
       row.doc ? h("details", null, h("summary", null, text.documents.asJson), h("pre", { class: "code", tabIndex: 0 }, JSON.stringify(row.doc, null, 2))) : null);
   }
