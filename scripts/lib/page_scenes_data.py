@@ -311,6 +311,9 @@ def documents(page):
     page.tick("deep", on=False)
     page.click("Show")
     page.until("the column goes", lambda: "deep" not in " ".join(page.text_of("thead th")))
+    page.click("More")
+    page.click("Copy address")
+    page.see("Copied")
 
 
 @scene("partitions", title="In a partitioned database documents are shown by partition, and ids without one are told")
