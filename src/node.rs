@@ -16,7 +16,7 @@ use crate::document::collate::Collator;
 use crate::document::security::ADMINS_ONLY;
 use crate::http::assets::Forms;
 use crate::http::forward::Forwarded;
-use crate::http::handle::cluster_setup;
+use crate::http::handle::cluster::setup as cluster_setup;
 use crate::http::secure;
 use crate::http::server::Server;
 use crate::http::slow::SlowRequests;

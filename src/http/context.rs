@@ -1,4 +1,4 @@
-//! What handlers may reach: the world, the configuration, the databases.
+//! Context of handlers: the world, the configuration, the databases.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Context {
     /// request asks for ([`Request::floor`]).
     ///
     /// # Errors
-    /// 404 for a missing database regardless of who asks, then the refusal of the access table.
+    /// 404 for a missing database for every caller, then the refusal of the access table.
     pub fn open(&self, name: &str, request: &Request, class: Class) -> Result<Arc<Database>> {
         let database = self.coordinator.database(name)?;
         self.allow(&database, &request.user, class)?;

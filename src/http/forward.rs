@@ -1,7 +1,7 @@
-//! Requests of `/_node/{name}` for another node: sent to it over the cluster's link, with the caller as this node found
-//! them out, and answered by it as if they had come to its own port.
+//! Requests of `/_node/{name}` for another node: sent to that node over the cluster's link, together with the caller as
+//! this node authenticated them, and answered as if they had come to that node's own port.
 //!
-//! Assumes: the other node is honest, as every node that knows the cluster's secret. Credentials do not travel.
+//! Assumes: the other node is honest, as every node that knows the cluster's secret. Credentials are not sent.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Headers that tell browsers what they may do with an answer: `[csp]`, `X-Frame-Options`, `Strict-Transport-Security`.
+//! Security headers for browsers: `[csp]`, `X-Frame-Options`, `Strict-Transport-Security`.
 
 use http::HeaderMap;
 use http::header::{

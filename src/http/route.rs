@@ -1,7 +1,8 @@
 //! Method and path to [`Endpoint`]: one match over all paths.
 //!
-//! Segments are split at raw slashes, then decoded, so that `%2F` stays inside its segment; empty ones are dropped.
-//! What no row names is read as a document or an attachment, as CouchDB does: the document layer then refuses the name.
+//! Segments are split at raw slashes, then decoded, so that `%2F` stays inside its segment; empty ones are dropped. A
+//! path that no row names is read as a document or an attachment, as CouchDB does: the document layer then refuses the
+//! name.
 
 use super::query::decode;
 use super::request::Verb;

@@ -1,9 +1,9 @@
-//! What a node opens: the data directory with its lock and format, the ordered store, the committer, the blobs.
+//! The data directory of a node: its lock and format, the ordered store, the committer, the blobs.
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
 //!   DIR/format          "settee-format: 2", 3 where something was collected; a newer number is refused, an older one
-//!                       is taken over
+//!                       is upgraded
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
@@ -150,7 +150,7 @@ struct Inner {
     room: Arc<Room>,
     /// One permit for each read of a store file that may run at once, by [`Store::read_permit`].
     read_permits: Vec<Semaphore>,
-    /// Others for builds of views: who waits for one of those waits for threads that yield to all others.
+    /// Others for builds of views: a caller that waits for one waits for threads of lower priority.
     build_lanes: Vec<Semaphore>,
     /// One file at a time is made smaller.
     shrinking: Semaphore,

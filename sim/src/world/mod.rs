@@ -25,6 +25,7 @@ mod panics;
 mod trace;
 
 pub use dice::Dice;
+pub(crate) use disk::placed::{AUTHORITY, CERTIFICATE, KEY};
 pub use disk::{CrashReport, DiskFaults, DiskImage, SimDisk};
 pub use net::{Link, WINDOW};
 pub use node::SimNode;

@@ -1,4 +1,4 @@
-//! What a node holds and does: its databases, the calls of other nodes, checks and background work.
+//! The node: the start of its databases, the calls of other nodes, checks and background work.
 
 pub(super) mod autoupdate;
 pub mod check;

@@ -83,7 +83,7 @@ impl Coordinator {
         let free_bytes = self.storage().free_bytes().await;
         let context = self.context();
         let state = context.own_state();
-        let rebuilding = context.rebuilds.change(|filling| filling.keys().copied().collect::<BTreeSet<u64>>());
+        let rebuilding = context.status.rebuilds.change(|filling| filling.keys().copied().collect::<BTreeSet<u64>>());
         let rebuilding = match rebuilding.is_empty() {
             true => Vec::new(),
             false => context.env.blocking(Pool::Foreground, move || coordinator.names_of(&rebuilding)).await,
@@ -94,8 +94,8 @@ impl Coordinator {
             writes_stopped: self.writes_stopped(),
             free_bytes,
             databases: self.count_databases() as u64,
-            lagging: first(context.lagging_names()),
-            unfilled: first(context.unfilled().into_keys().collect()),
+            lagging: first(context.status.lagging_names()),
+            unfilled: first(context.status.unfilled().into_keys().collect()),
             rebuilding,
         }
     }

@@ -1,4 +1,5 @@
-//! Ballots of one register, pure: what a proposer asks, and what a voter promises, accepts and answers (`ballots`).
+//! Ballots of one register, pure: the questions of a proposer, and what a voter promises, accepts and answers
+//! (`ballots`).
 
 use std::collections::BTreeSet;
 

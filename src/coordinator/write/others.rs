@@ -1,4 +1,4 @@
-//! What one copy of a range has decided, on its way to the others.
+//! Replication of what one replica of a range has decided to the others.
 
 use std::future::Future;
 use std::sync::Arc;

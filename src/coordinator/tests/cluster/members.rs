@@ -1,7 +1,7 @@
 //! Members that come and go, and those who vote about maps meanwhile.
 
 use super::*;
-use crate::coordinator::replica::message::BallotCall;
+use crate::coordinator::replica::node_calls::BallotCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Vote};
 use crate::coordinator::topology::record::{MapRecord, Move};
 
