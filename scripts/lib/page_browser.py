@@ -131,7 +131,6 @@ class Page:
 
     def go(self, fragment):
         """Goes to an address of the page, as a link would, and waits until its heading is there."""
-<<<<<<< HEAD
         self.js("""
             const shown = document.querySelector(".outlet")?.firstElementChild;
             if (shown && location.hash !== arguments[0]) shown.dataset.before = "1";
@@ -140,17 +139,6 @@ class Page:
             const outlet = document.querySelector(".outlet"), shown = outlet?.firstElementChild;
             return location.hash.startsWith(arguments[0].split("?")[0]) && !!shown && !shown.dataset.before
               && !!outlet.querySelector("h1,h2") && !outlet.querySelector(":scope > .loading") || !!document.querySelector("dialog[open] h2");""", fragment))
-=======
-        before = self.js("const o = document.querySelector('.outlet'), old = location.hash; location.hash = arguments[0];"
-                         "return location.hash === old ? null : [o ? o.dataset.turn ?? '' : '']", fragment)
-        if before:
-            self.until(f"another screen, {fragment}", lambda: self.js(
-                "const o = document.querySelector('.outlet'); return !!document.querySelector('dialog[open]') || (o && (o.dataset.turn ?? '') !== arguments[0])",
-                before[0]))
-        self.until(f"the screen {fragment}", lambda: self.js(
-            "const m = document.querySelector('main, dialog[open]'); return location.hash.startsWith(arguments[0].split('?')[0])"
-            " && !!m && !!m.querySelector('h1,h2') && !document.querySelector('.outlet > .loading')", fragment))
->>>>>>> a96720fc01ec6bde41795b09b3f3b3fce58d78e7
 
     def sign_in(self, name="adm", password=node.PASSWORD):
         self.open()
