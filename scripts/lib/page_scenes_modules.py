@@ -46,6 +46,8 @@ def json_text(page):
           if (bare(formatted) !== bare(text)) return ["format", text, formatted];
           if (json.compact(text) !== bare(text)) return ["compact", text, json.compact(text)];
           if (json.format(formatted) !== formatted) return ["again", text];
+          const dense = json.format(text, true);
+          if (bare(dense) !== bare(text) || json.format(dense, true) !== dense || json.format(dense, false) !== formatted) return ["dense", text, dense];
           if (json.check(text)) return ["check", text];
           if (/^\s*\{/.test(text) && json.compact(json.object(json.members(text))) !== bare(text)) return ["members", text];
           // What JSON.parse refuses is refused, what it takes is taken (but for names that are there twice).

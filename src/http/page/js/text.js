@@ -178,7 +178,7 @@ export const text = {
     columnsTitle: "Columns", columnsHint: "Members of the documents on this page. Your choice is kept in this browser.", columnsAuto: "Choose by the data", columnsShow: "Show", otherColumn: "Another member",
   },
   document: {
-    newTitle: "New document", tabs: "Document", edit: "Edit", attachments: "Attachments", conflicts: "Conflicts", revisions: "Revisions",
+    large: (size) => `This document is large: ${size}.`, largeHint: "Its beginning is shown. Browsers edit texts of this size slowly.", editLarge: "Edit it here", download: "Download", newTitle: "New document", tabs: "Document", edit: "Edit", attachments: "Attachments", conflicts: "Conflicts", revisions: "Revisions",
     textOf: (id) => `Text of ${id}`, save: "Save", create: "Create document", revert: "Undo all changes", compare: "Compare with stored", format: "Format", against: (rev) => `against the stored revision ${rev}`, saved: (rev) => `Stored as ${rev}`, keys: "Ctrl+S saves",
     emptyName: "A member needs a name.", idText: "_id must be a text that is not empty.", idChanged: (id) => `The id of a document cannot be changed; it is ${JSON.stringify(id)}. Use “Copy to another id” in the menu.`, idPartition: "In a partitioned database an id is PARTITION:ID.", reserved: (name) => `${name} is not allowed: names that begin with _ are reserved.`,
     partitionedHint: "This database is partitioned: write the name of the partition before the colon of the id.",
