@@ -1,6 +1,7 @@
 """Scenes of the administration page: databases, documents, conflicts, revisions, attachments, changes, import, export."""
 
 import json
+from urllib.parse import quote
 
 from page_browser import scene
 
@@ -408,3 +409,70 @@ def export(page):
     page.click("Export", nth=0)
     text = page.until("the CSV", lambda: page.js("return window.__saved['papers.csv']"))
     page.check(text.startswith('_id,n,text\r\nd0000,0,"\'=1+1,""x"""\r\n') and text.count("\r\n") == 1201, text[:100])
+
+
+@scene("odd-names", title="Names and ids with any signs: database, document, attachment, design document, view")
+def odd_names(page):
+    db, doc, view = "odd/name+(x)$", "a b/c?d#e%20ü:1&=", "v/é ?"
+    if page.look("/" + quote(db, safe="")) is not None:
+        page.api("DELETE", "/" + quote(db, safe=""))
+    page.go("#/databases")
+    page.click("Create database")
+    page.type("Name", db)
+    page.click("Create", nth=0)
+    page.see("This database is empty")
+    page.click("New document")
+    page.paste("Text of New document", json.dumps({"_id": doc, "n": 1}, ensure_ascii=False))
+    page.click("Create document")
+    page.see("Stored as 1-")
+    page.find("type", "Text of " + doc)
+    page.click("Attachments")
+    path = page.scratch / "x #1 ü%.txt"
+    path.write_text("odd")
+    page.attach(None, path)
+    page.see("is stored")
+    page.click("x #1 ü%.txt")
+    page.see("odd")
+    page.press("Escape")
+    page.go("#/db/" + quote(db, safe="()"))
+    page.see("1 to 1 of 1")
+    page.click(doc)
+    page.find("type", "Text of " + doc)
+    base = f"/{quote(db, safe='')}/_design/{quote('d/d é', safe='')}"
+    page.api("PUT", base, {"views": {view: {"map": "function (doc) { emit(doc.n); }"}}})
+    page.go("#/db/" + quote(db, safe="()") + "/design")
+    page.click(view)
+    page.see("1 row")
+    page.click("Functions")
+    page.paste("Map function", "function (doc) { emit('changed'); }")
+    page.click("Save and build")
+    page.see('"changed"')
+    page.go("#/db/" + quote(db, safe="()") + "/changes")
+    page.see(doc)
+    page.click("Show the document", nth=1)
+    page.press("Escape")
+    page.api("DELETE", "/" + quote(db, safe=""))
+    page.allow("status of 404")
+    page.go("#/databases")
+
+
+@scene("large-document", title="A document of two megabytes is edited, one line of it changed and stored")
+def large_document(page):
+    fresh(page, "papers")
+    page.api("PUT", "/papers/large", {"items": [{"number": at, "text": "some words of it " * 3} for at in range(20000)], "last": "before"})
+    page.go("#/db/papers/doc/large")
+    page.find("type", "Text of large")
+    # As a key press does it: to put megabytes in at once takes browsers minutes.
+    page.js("""
+        const area = document.querySelector("textarea.editor-text"), at = area.value.indexOf('"before"');
+        area.focus();
+        area.setRangeText('"after"', at, at + '"before"'.length, "end");
+        area.dispatchEvent(new InputEvent("input", { bubbles: true }));""")
+    page.press("Control+s")
+    page.see("Stored as 2-")
+    page.check(page.api("GET", "/papers/large")["last"] == "after", "it is stored")
+    page.api("PUT", "/papers/larger", {"items": [{"number": at, "text": "some words of it " * 9} for at in range(30000)]})
+    page.go("#/db/papers/doc/larger")
+    page.see("This document is large")
+    page.shot("a document of five megabytes")
+    page.go("#/databases")

@@ -1,7 +1,10 @@
 """Scenes of the administration page without a screen: modules that only compute, against random data, in the browser that runs them."""
 
 import json
+import os
+import re
 
+import node
 from page_browser import scene
 
 # A generator with a seed, and random JSON text with white space and numbers that doubles do not hold.
@@ -43,6 +46,8 @@ def json_text(page):
           if (bare(formatted) !== bare(text)) return ["format", text, formatted];
           if (json.compact(text) !== bare(text)) return ["compact", text, json.compact(text)];
           if (json.format(formatted) !== formatted) return ["again", text];
+          const dense = json.format(text, true);
+          if (bare(dense) !== bare(text) || json.format(dense, true) !== dense || json.format(dense, false) !== formatted) return ["dense", text, dense];
           if (json.check(text)) return ["check", text];
           if (/^\s*\{/.test(text) && json.compact(json.object(json.members(text))) !== bare(text)) return ["members", text];
           // What JSON.parse refuses is refused, what it takes is taken (but for names that are there twice).
@@ -116,3 +121,19 @@ def trial_order(page):
     page.check(told["rows"] == [row["id"] for row in rows], f"{[row['key'] for row in rows]} {told['rows']}")
     page.check(told["groups"] == groups, f"{told['groups']} {groups}")
     page.api("DELETE", "/order")
+
+
+@scene("preloads", title="The page asks at once for all modules that its first screen needs")
+def preloads(page):
+    root, found = node.ROOT / "src/http/page", []
+
+    def walk(path):
+        for named in re.findall(r'^(?:import|export) .*?from "(.+?)";', (root / path).read_text(), re.MULTILINE):
+            target = os.path.normpath(os.path.join(os.path.dirname(path), named))
+            if target not in found:
+                found.append(target)
+                walk(target)
+
+    walk("app.js")
+    listed = re.findall(r'rel="modulepreload" href="(.+?)"', (root / "index.html").read_text())
+    page.check(set(listed) == set(found), f"in index.html only: {set(listed) - set(found)}, missing: {set(found) - set(listed)}")

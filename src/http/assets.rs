@@ -94,6 +94,7 @@ const FILES: &[Asset] = assets! {
     "js/views/operate_users.js",
     "js/views/samples.js",
     "js/views/search.js",
+    "js/views/search_kinds.js",
     "js/views/setup.js",
     "js/views/transfer_read.js",
     "js/views/transfer_write.js",

@@ -110,24 +110,50 @@ export function check(source, wants) {
   }
 }
 
-/// The text with one member a line and two spaces for each level. Throws a `JsonError`.
-export function format(source) {
-  const out = [];
-  let depth = 0, fresh = false;
-  const line = () => out.push("\n", "  ".repeat(depth));
+/// From this size on a text is formatted densely, because browsers lay out a text area by its lines.
+const DENSE_FROM = 200000;
+/// Up to this many characters a list or object without others in it stays in one line then.
+const DENSE_LINE = 100;
+
+/// Whether a text of this size is formatted densely.
+export function isDense(source) {
+  return source.length > DENSE_FROM;
+}
+
+/// The text with one member a line and two spaces for each level; `dense`: short lists and objects in one line. Throws a
+/// `JsonError`.
+export function format(source, dense = isDense(source)) {
+  const out = [], open = [];
+  let fresh = false;
+  const line = () => out.push("\n", "  ".repeat(open.length));
   whole(source, (token, kind) => {
+    const inner = open.at(-1);
     if (kind === "close") {
-      depth -= 1;
-      if (!fresh) line();
+      open.pop();
+      if (dense && inner.short !== null && inner.short.length < DENSE_LINE) {
+        out.length = inner.at;
+        out.push(inner.short + token);
+      } else {
+        if (!fresh) line();
+        out.push(token);
+      }
       fresh = false;
-      out.push(token);
       return;
     }
     if (fresh) line();
     fresh = false;
-    if (kind === "open") { depth += 1; fresh = true; out.push(token); }
-    else if (kind === "comma") { out.push(","); line(); }
-    else if (kind === "name") out.push(token, ": ");
+    if (inner && inner.short !== null) {
+      if (kind === "open" || inner.short.length > DENSE_LINE) inner.short = null;
+      else inner.short += kind === "name" ? token + ": " : kind === "comma" ? ", " : token;
+    }
+    if (kind === "open") {
+      open.push({ at: out.length, short: dense ? token : null });
+      fresh = true;
+      out.push(token);
+    } else if (kind === "comma") {
+      out.push(",");
+      line();
+    } else if (kind === "name") out.push(token, ": ");
     else out.push(token);
   });
   return out.join("");

@@ -21,9 +21,9 @@ function work(message) {
   });
 }
 
-/// The rows that a map function makes of documents, in the order of their keys: `{rows, errors, logged, broken}`.
-export async function trialMap(source, docs) {
-  const answer = await work({ task: "map", source, docs });
+/// The rows that a map function (or one that indexes, `typed` as Nouveau has it) makes of documents, in the order of their keys: `{rows, errors, logged, broken}`.
+export async function trialMap(source, docs, { typed = false } = {}) {
+  const answer = await work({ task: "map", source, docs, typed });
   answer.rows.sort((a, b) => compareKeys(a.key, b.key) || compareKeys(a.id, b.id));
   return answer;
 }

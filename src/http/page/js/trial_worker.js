@@ -3,7 +3,7 @@
 
 /* global self */
 const rows = [];
-let current = null;
+let current = null, typed = false;
 
 function compile(source) {
   // As in a design document: an expression that is a function; a semicolon behind it does not matter.
@@ -19,7 +19,12 @@ Object.assign(self, {
   sum: (values) => values.reduce((a, b) => a + b, 0),
   isArray: Array.isArray,
   toJSON: JSON.stringify,
-  index: (name, value, options) => { rows.push({ id: current, key: name, value: options ? { value, options } : value }); },
+  // As `_search` has it; where fields have types the type stands first.
+  index: (...given) => {
+    const [name, value, options] = typed ? given.slice(1) : given;
+    const shown = typed ? { type: given[0], value, options } : options ? { value, options } : value;
+    rows.push({ id: current, key: name, value: shown });
+  },
   require: () => { throw new Error("require() is there on the node only."); },
 });
 
@@ -40,6 +45,7 @@ self.onmessage = ({ data }) => {
   const errors = [];
   try {
     if (data.task === "map") {
+      typed = data.typed;
       const map = compile(data.source);
       for (const doc of data.docs) {
         current = doc._id;

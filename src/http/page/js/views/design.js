@@ -17,7 +17,6 @@ export const TEMPLATES = {
   validate_doc_update: "function (newDoc, oldDoc, userCtx, secObj) {\n  if (newDoc._deleted) return;\n  if (!newDoc.type) {\n    throw ({ forbidden: 'A document needs a type.' });\n  }\n}",
   filters: "function (doc, req) {\n  return doc.type === req.query.type;\n}",
   updates: "function (doc, req) {\n  if (!doc) doc = { _id: req.id || req.uuid };\n  doc.seen = new Date().toISOString();\n  return [doc, 'stored'];\n}",
-  index: "function (doc) {\n  if (doc.name) {\n    index('name', doc.name, { store: true });\n  }\n}",
 };
 
 export async function designList(ctx) {
@@ -46,6 +45,7 @@ function designCard(db, doc, reload) {
     ? h("a", { class: "chip", href: link(["db", db, "query"], { tab: "indexes" }) }, icon("query"), view)
     : h("a", { class: "chip", href: link(["db", db, "design", name, "view", view]) }, icon("table"), view, doc.views[view].reduce ? h("span", { class: "faint" }, " " + shortReduce(doc.views[view].reduce)) : null));
   for (const index of Object.keys(doc.indexes ?? {})) links.push(h("a", { class: "chip", href: link(["db", db, "search"], { ddoc: name, index }) }, icon("search"), index));
+  for (const index of Object.keys(doc.nouveau ?? {})) links.push(h("a", { class: "chip", href: link(["db", db, "search"], { ddoc: name, index, kind: "nouveau" }) }, icon("search"), index));
   for (const kind of ["filters", "updates", "lists", "shows"]) {
     for (const each of Object.keys(doc[kind] ?? {})) links.push(h("a", { class: "chip", href: link(["db", db, "design", name], { function: `${kind}.${each}` }) }, icon("design"), `${t.kinds[kind]}: ${each}`));
   }
@@ -168,6 +168,7 @@ function functionsPanel(ctx, db, ddoc, doc, wanted) {
   const found = [];
   for (const [view, about] of Object.entries(doc.views ?? {})) if (doc.language !== "query") found.push({ label: `${t.kinds.views}: ${view}`, href: link(["db", db, "design", ddoc, "view", view]), sub: about.reduce ? `map, reduce ${shortReduce(about.reduce)}` : "map" });
   for (const index of Object.keys(doc.indexes ?? {})) found.push({ label: `${t.kinds.indexes}: ${index}`, href: link(["db", db, "search"], { ddoc, index, tab: "definition" }), sub: doc.indexes[index].analyzer?.name ?? doc.indexes[index].analyzer ?? "standard" });
+  for (const index of Object.keys(doc.nouveau ?? {})) found.push({ label: `${t.kinds.nouveau}: ${index}`, href: link(["db", db, "search"], { ddoc, index, kind: "nouveau", tab: "definition" }), sub: doc.nouveau[index].default_analyzer ?? "standard" });
   const own = [];
   if (doc.validate_doc_update) own.push("validate_doc_update");
   for (const kind of ["filters", "updates", "shows", "lists"]) for (const name of Object.keys(doc[kind] ?? {})) own.push(`${kind}.${name}`);

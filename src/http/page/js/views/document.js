@@ -2,10 +2,11 @@
 
 import { documentPlace } from "./cluster_place.js";
 import { h, fill } from "../dom.js";
-import { editor, button, panels, badge, menu, confirm, notice, problem, toast, dialog, field, input, attempt, shortRev, linkButton } from "../ui.js";
+import { editor, button, panels, badge, menu, confirm, notice, problem, toast, dialog, field, input, attempt, shortRev, linkButton, bytes } from "../ui.js";
 import { get, put, post, del, plain, path, ask } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
-import { diffView } from "../diff.js";
+import { code, diffView } from "../diff.js";
+import { saveBlob } from "./transfer_write.js";
 import { inDatabase, databaseInfo, forgetInfo } from "./db_frame.js";
 import { conflictsPanel } from "./doc_conflicts.js";
 import { threeWay } from "./doc_merge.js";
@@ -53,9 +54,9 @@ export async function document_(ctx) {
   const stored = json.format(json.withMembers(source, { _conflicts: undefined }));
   const state = { db, id, rev: doc._rev, stored, doc, isOld: Boolean(rev) };
   const isLocal = id.startsWith("_local/");
-  const edit = editPanel(ctx, state, stored);
+  const edit = editPanel(ctx, state, stored.length > LARGE ? "{}" : stored);
   const many = Object.keys(doc._attachments ?? {}).length;
-  const tabs = [["edit", t.edit, () => edit.element]];
+  const tabs = [["edit", t.edit, () => (stored.length > LARGE ? large(state, edit) : edit.element)]];
   if (!isLocal) {
     tabs.push(["attachments", h("span", null, t.attachments, " ", many ? badge(many) : null), () => attachmentsPanel(ctx, state)]);
     tabs.push(["conflicts", h("span", null, t.conflicts, " ", conflicts.length ? badge(conflicts.length, "warn") : null), () => conflictsPanel(ctx, state, conflicts)]);
@@ -69,6 +70,17 @@ export async function document_(ctx) {
       h("span", { class: "grow" }), docMenu(state)),
     rev && doc._rev === rev ? notice("info", t.oldShown(shortRev(rev)), " ", h("a", { href: link(["db", db, "doc", id]) }, t.showCurrent)) : null,
     shown);
+}
+
+/// Text areas of more characters than this answer each key press late.
+const LARGE = 4e6;
+
+/// A document that is too large to be edited at ease: its begin, and the way to edit it all the same.
+function large(state, edit) {
+  const holder = h("div", { class: "stack" }, notice("info", h("p", { class: "strong" }, t.large(bytes(state.stored.length))), h("p", null, t.largeHint)),
+    h("div", { class: "row" }, button(t.editLarge, { onclick: () => { edit.load(state.stored); fill(holder, edit.element); } }), button(t.download, { icon: "download", onclick: () => saveBlob(new Blob([state.stored], { type: "application/json" }), `${state.id}.json`) })),
+    code(state.stored.slice(0, 100000), { most: 500, label: t.textOf(state.id) }));
+  return holder;
 }
 
 /// Further tabs of a document: `{id, label, show(ctx, state) → element}`, `state` with `db`, `id`, `rev`, `doc`.
@@ -136,7 +148,8 @@ function editPanel(ctx, state, start) {
   const difference = h("div", { class: "below" });
   let showDiff = false, busy = false;
   const isNew = !state.id;
-  const isDirty = () => edit.value !== (isNew ? start : state.stored);
+  let isLoaded = isNew || start === state.stored;
+  const isDirty = () => isLoaded && edit.value !== (isNew ? start : state.stored);
   const save = button(isNew ? t.create : t.save, { kind: "primary", icon: "check", onclick: () => store() });
   const back = button(t.revert, { kind: "ghost", onclick: () => { edit.value = state.stored; touched(); } });
   const compare = button(t.compare, { onclick: () => { showDiff = !showDiff; touched(); }, "aria-pressed": "false" });
@@ -154,7 +167,7 @@ function editPanel(ctx, state, start) {
   }
   function shownDiff() {
     let own = edit.value;
-    try { own = json.format(own); } catch { /* Compared as it is typed. */ }
+    try { own = json.format(own, json.isDense(state.stored)); } catch { /* Compared as it is typed. */ }
     return diffView(state.stored, own, { label: t.against(shortRev(state.rev)) });
   }
   async function store(body = edit.value) {
@@ -195,7 +208,7 @@ function editPanel(ctx, state, start) {
     state.id = id;
     state.stored = theirs;
     state.rev = JSON.parse(theirs)._rev;
-    edit.value = merged.text;
+    edit.value = json.format(merged.text, json.isDense(theirs));
     touched();
     if (merged.save) { busy = false; await store(merged.text); }
   }
@@ -211,7 +224,8 @@ function editPanel(ctx, state, start) {
   }, { signal: ctx.signal });
   touched();
   const format = button(t.format, { kind: "ghost", onclick: () => { try { edit.value = json.format(edit.value); touched(); } catch (error) { edit.setError(error); } } });
-  return { element: h("div", null, told, edit.element, h("div", { class: "toolbar below" }, save, back, compare, format, h("span", { class: "grow" }), h("span", { class: "faint small wide-only" }, t.keys)), difference) };
+  const load = (value) => { isLoaded = true; edit.value = value; touched(); };
+  return { load, element: h("div", null, told, edit.element, h("div", { class: "toolbar below" }, save, back, compare, format, h("span", { class: "grow" }), h("span", { class: "faint small wide-only" }, t.keys)), difference) };
 }
 
 /// What is wrong with the text of a document, beyond its syntax.

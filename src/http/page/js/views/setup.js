@@ -1,6 +1,6 @@
 // Setting up: one node for itself, or a cluster step by step.
 
-import { h, fill } from "../dom.js";
+import { h, fill, every } from "../dom.js";
 import { area, button, card, field, input, notice, pageHead, problem, table, badge, toast, icon, linkButton, attempt, duration } from "../ui.js";
 import { get, post } from "../api.js";
 import { text } from "../text.js";
@@ -13,8 +13,8 @@ export function setup(ctx) {
     const reload = () => holder.reload();
     const isCluster = members.cluster_nodes.length > 1;
     if (state.state === "single_node_enabled" && !isCluster) return [done(t.doneSingle, t.doneSingleWords), clusterLater(reload)];
-    if (state.state === "cluster_finished") return [done(t.doneCluster, t.doneClusterWords(members.cluster_nodes.length)), nodes(members), join(), addNode(reload)];
-    if (state.state === "cluster_enabled") return building(members, reload);
+    if (state.state === "cluster_finished") return [done(t.doneCluster, t.doneClusterWords(members.cluster_nodes.length)), nodes(ctx, members), join(), addNode(reload)];
+    if (state.state === "cluster_enabled") return building(ctx, members, reload);
     return choice(reload, up);
   }, { class: "stack" });
   return h("div", null, pageHead(t.title, { sub: t.words }), holder);
@@ -70,17 +70,25 @@ function clusterLater(reload) {
   return card(t.growTitle, h("p", { class: "soft" }, t.growWords), h("div", { class: "row" }, linkButton(t.toDatabases, "#/databases"), button(t.growAction, { onclick: () => { fill(holder, enable(reload)); } })), holder);
 }
 
-function building(members, reload) {
+function building(ctx, members, reload) {
   const finish = card(t.stepFinish, h("p", { class: "soft" }, t.finishDoes), h("div", null, button(t.finishAction, { kind: "primary", icon: "check", onclick: async () => {
     if (await attempt(() => post("_cluster_setup", { action: "finish_cluster" }), { ok: t.finished })) reload();
   } })));
-  return [h("ol", { class: "progress-steps", "aria-label": t.title }, h("li", { class: "done" }, icon("check"), t.stepEnable), h("li", { "aria-current": "step" }, t.stepNodes), h("li", null, t.stepFinish)), nodes(members, reload), join(), addNode(reload), finish];
+  return [h("ol", { class: "progress-steps", "aria-label": t.title }, h("li", { class: "done" }, icon("check"), t.stepEnable), h("li", { "aria-current": "step" }, t.stepNodes), h("li", null, t.stepFinish)), nodes(ctx, members), join(), addNode(reload), finish];
 }
 
-function nodes(members, reload) {
-  const up = new Set(members.all_nodes);
-  return h("section", null, h("div", { class: "toolbar" }, h("h2", { class: "grow" }, t.members(members.cluster_nodes.length)), reload ? button(text.app.refresh, { icon: "refresh", iconOnly: true, onclick: reload }) : null),
-    table({ label: t.members(members.cluster_nodes.length), rows: members.cluster_nodes, columns: [{ label: t.node, isHead: true, cell: (name) => h("span", { class: "mono" }, name) }, { label: t.state, cell: (name) => (up.has(name) ? badge(t.connected, "ok") : badge(t.away, "bad")) }] }));
+/// The members, brought up to date while they are seen: nodes that were added connect, nodes that join appear.
+function nodes(ctx, members) {
+  const rows = ({ cluster_nodes: all, all_nodes: up }) => all.map((name) => ({ name, isUp: up.includes(name) }));
+  const title = h("h2", null, t.members(members.cluster_nodes.length));
+  const list = table({ label: t.membersLabel, rows: rows(members), key: (row) => row.name, columns: [{ label: t.node, isHead: true, cell: (row) => h("span", { class: "mono" }, row.name) }, { label: t.state, cell: (row) => (row.isUp ? badge(t.connected, "ok") : badge(t.away, "bad")) }] });
+  every(2000, ctx.signal, async () => {
+    const now = await get("_membership", null, { signal: ctx.signal, quiet: true }).catch(() => null);
+    if (!now || !list.isConnected) return;
+    fill(title, t.members(now.cluster_nodes.length));
+    list.update(rows(now));
+  });
+  return h("section", { class: "stack" }, title, list);
 }
 
 /// A token lets a new node join by one command; what it hands over stays hidden on the way.
