@@ -191,6 +191,7 @@ def search(page):
     page.press("Enter")
     page.see("2 found")
     page.check("sea" in page.text_of("mark"), "what was found is marked")
+    page.check("author: Herman Melville" in " ".join(page.text_of(".hit")), "stored fields are shown")
     page.check("Herman Melville" in " ".join(page.text_of(".facet")), "facets are counted")
     page.shot("a search with facets")
     page.click("Herman Melville", nth=0)
@@ -226,3 +227,41 @@ def partition_queries(page):
     page.press("Enter")
     page.see("2 found")
     page.check("other:x" not in " ".join(page.text_of(".hit")), "the other partition is not asked")
+
+
+TYPED = ("function (doc) { index('text', 'about', doc.about, {store: true}); index('string', 'author', doc.author, {store: true}); "
+         "index('double', 'year', doc.year, {store: true}); }")
+
+
+@scene("search-typed", title="An index with types (Nouveau), where the node has them: made, searched, narrowed down")
+def search_typed(page):
+    page.client.ask("PUT", "/_node/_local/_config/nouveau/enable", "true")
+    if "nouveau" not in page.api("GET", "/")["features"]:
+        print("        this node has no _nouveau: nothing was looked at")
+        return
+    library(page)
+    page.browser.open("about:blank")
+    page.open("#/db/books/search")
+    page.click("New index with types (Nouveau)")
+    page.choose("Analyzer", "english")
+    page.paste("Index function", TYPED)
+    page.click("Try")
+    page.see("15 fields of 5 documents")
+    page.type("Text", "The running foxes")
+    page.click("Analyze")
+    page.see("run")
+    page.click("Save")
+    page.see("The index is stored")
+    page.see("5 found")
+    page.type("Search", "about:sea")
+    page.press("Enter")
+    page.see("2 found")
+    page.click("Herman Melville", nth=0)
+    page.see("1 found")
+    page.see("moby-dick")
+    page.shot("a search in an index with types")
+    page.click("Remove the filter author: Herman Melville")
+    page.type("Search", "about:sea AND year>1900")
+    page.press("Enter")
+    page.see("1 found")
+    page.see("kon-tiki")

@@ -92,8 +92,7 @@ async function before(route, ctx) {
   if (!route) {
     drawNavigation();
     fill(outlet, empty(text.app.notFound, { hint: text.app.notFoundHint }));
-    countShown();
-    return false;
+      return false;
   }
   drawNavigation(route.nav);
   document.body.classList.toggle("alone", Boolean(route.alone));
@@ -105,15 +104,7 @@ async function before(route, ctx) {
   return true;
 }
 
-let turns = 0;
-/// Tells tests which screen is shown: the number goes up with each.
-function countShown() {
-  turns += 1;
-  outlet.dataset.turn = turns;
-}
-
 function after() {
-  countShown();
   const title = outlet.querySelector("h1");
   document.title = title ? `${title.textContent} – ${text.app.name}` : text.app.name;
   const wanted = outlet.querySelector("[data-focus]");
@@ -129,8 +120,7 @@ function failed(error, ctx) {
     // A part of the page did not come. Browsers remember that, so that only loading the page again helps.
     const lost = new ApiError(0, "no_answer", error.message, "");
     fill(outlet, h("h1", { class: "sr-only" }, text.app.failed), problem(lost, { retry: () => location.reload() }));
-    countShown();
-    return;
+      return;
   }
   fill(outlet, h("h1", { class: "sr-only" }, text.app.failed), problem(error, { retry: () => go(location.hash, { replace: true }) }));
   after(null, ctx);

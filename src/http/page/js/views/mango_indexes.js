@@ -3,6 +3,7 @@
 import { h, fill } from "../dom.js";
 import { area, badge, button, checkbox, confirm, dialog, editor, field, input, problem, segmented, table, toast, attempt } from "../ui.js";
 import { get, post, del, path } from "../api.js";
+import { server } from "../session.js";
 import * as json from "../json.js";
 import { text } from "../text.js";
 
@@ -51,7 +52,7 @@ export async function newIndex(db, { isPartitioned = false, fields = [] } = {}) 
   const submit = button(t.createAction, { kind: "primary", type: "submit" });
   const shown = dialog({
     title: t.create,
-    content: () => [segmented(t.type, [["json", t.json], ["text", t.text]], type, (value) => { type = value; hint.textContent = value === "json" ? t.fieldsHint : t.textHint; }),
+    content: () => [segmented(t.type, [["json", t.json], ["text", t.text], ...(server.value?.features?.includes("nouveau") ? [["nouveau", t.nouveau]] : [])], type, (value) => { type = value; hint.textContent = value === "json" ? t.fieldsHint : t.textHint; }),
       field(t.fields, list), hint, h("div", { class: "fields" }, field(t.name, name, { hint: t.nameHint }), field(t.ddoc, ddoc, { hint: t.ddocHint })),
       isPartitioned ? global : null, h("details", null, h("summary", null, t.partialFilter), h("p", { class: "hint" }, t.partialHint), partial.element), told],
     actions: (close) => [button(text.app.cancel, { onclick: () => close(false) }), submit],

@@ -90,7 +90,7 @@ function runner(ctx, state) {
   }
   function draw(answer, ms) {
     const { groups, rows } = answer;
-    const facets = [...Object.entries(answer.counts ?? {}).map(([field, values]) => facet(field, values, true)), ...Object.entries(answer.ranges ?? {}).map(([field, values]) => facet(field, values, false))];
+    const facets = [...Object.entries(answer.counts ?? {}).map(([field, values]) => facet(field, values, kind.canDrill(about, field))), ...Object.entries(answer.ranges ?? {}).map(([field, values]) => facet(field, values, false))];
     fill(results,
       h("div", { class: "toolbar" }, h("span", { class: "soft", role: "status" }, t.found(count(answer.total ?? rows.length), ms)), drill.map(([field, value], at) => h("button", { type: "button", class: "chip", "aria-label": t.without(field, value), onclick: () => { drill.splice(at, 1); run(); } }, `${field}: ${value}`, icon("close")))),
       !rows.length ? empty(t.nothing, { icon: "search", hint: t.nothingHint }) : h("div", { class: ["search-results", facets.length && "with-facets"] }, facets.length ? h("aside", { class: "stack", "aria-label": t.facets }, facets) : null,
@@ -101,9 +101,9 @@ function runner(ctx, state) {
     return card(field, h("ul", { class: "facet" }, Object.entries(values).sort((a, b) => b[1] - a[1]).slice(0, 20).map(([value, many]) => h("li", null, isDrill ? h("button", { type: "button", class: "link", onclick: () => { drill.push([field, value]); run(); } }, value) : h("span", null, value), h("span", { class: "faint num" }, count(many))))));
   }
   function hit(row) {
-    const shown = Object.entries(row.fields ?? {}).filter(([field]) => !row.highlights?.[field]);
+    const shown = Object.entries(row.fields ?? {}).filter(([field]) => !row.highlights?.[field]?.length);
     return h("article", { class: "card hit" }, h("header", { class: "row" }, h("a", { href: docLink(db, row.id), class: "mono strong break" }, row.id), h("span", { class: "grow" }), Array.isArray(row.order) ? h("span", { class: "faint small", title: t.score }, typeof row.order[0] === "number" ? row.order[0].toFixed(3) : String(row.order[0])) : null),
-      Object.entries(row.highlights ?? {}).map(([field, parts]) => h("p", null, h("span", { class: "faint" }, field + ": "), parts.map((part) => [marked(part), " … "]))),
+      Object.entries(row.highlights ?? {}).filter(([, parts]) => parts.length).map(([field, parts]) => h("p", null, h("span", { class: "faint" }, field + ": "), parts.map((part) => [marked(part), " … "]))),
       shown.length ? h("p", null, shown.map(([field, value]) => h("span", { class: "pair" }, h("span", { class: "faint" }, field + ": "), Array.isArray(value) ? value.join(", ") : valueCell(value), " "))) : null,
       row.doc ? h("details", null, h("summary", null, text.documents.asJson), h("pre", { class: "code", tabIndex: 0 }, JSON.stringify(row.doc, null, 2))) : null);
   }
@@ -138,7 +138,7 @@ function definition(ctx, state) {
     fill(told);
     try {
       const own = ddocName.value.trim(), index = indexName.value.trim();
-      await storeFunction(db, own, [kind.member, index], JSON.stringify({ ...about, [at]: analyzer.value === "own" ? about[at] : analyzer.value, index: edit.value }));
+      await storeFunction(db, own, [kind.member, index], JSON.stringify({ ...about, ...kind.extra(about, edit.value), [at]: analyzer.value === "own" ? about[at] : analyzer.value, index: edit.value }));
       toast(t.stored);
       go(link(["db", db, "search"], { ddoc: own, index, kind: KEEP[state.kind] }));
     } catch (error) { fill(told, problem(error)); }
@@ -167,6 +167,6 @@ function definition(ctx, state) {
     if (await confirm({ title: t.removeTitle(name), message: text.view.removeMessage, danger: true, action: t.remove }) && await attempt(() => storeFunction(db, ddoc, [kind.member, name], undefined), { ok: t.removed(name) })) go(link(["db", db, "search"]));
   } }) : null;
   return h("div", { class: "split" },
-    h("div", { class: "card" }, h("div", { class: "fields" }, field(text.design.ddocName, ddocName), field(t.name, indexName), field(t.analyzer, analyzer)), edit.element, told, state_, h("div", { class: "row" }, button(text.document.save, { kind: "primary", icon: "check", onclick: store }), button(text.view.try, { icon: "play", onclick: trial }), remove)),
+    h("div", { class: "card" }, h("div", { class: "fields" }, field(text.design.ddocName, ddocName), field(t.name, indexName), field(t.analyzer, analyzer)), edit.element, kind.typed ? h("p", { class: "hint" }, t.wholeHint) : null, told, state_, h("div", { class: "row" }, button(text.document.save, { kind: "primary", icon: "check", onclick: store }), button(text.view.try, { icon: "play", onclick: trial }), remove)),
     h("div", { class: "stack" }, card(t.analyzeTitle, h("p", { class: "hint" }, t.analyzeHint), h("form", { class: "row", onsubmit: analyze }, h("div", { class: "grow" }, field(t.analyzeText, words)), button(t.analyze, { type: "submit" })), analyzed), tried));
 }

@@ -29,6 +29,9 @@ export const KINDS = {
     template: "function (doc) {\n  if (doc.name) {\n    index('name', doc.name, { store: true });\n  }\n}",
     rangesHint: '{"year":{"old":"[0 TO 1900]"}}', placeholder: t.placeholder, hasHighlights: true, hasGroups: true, typed: false,
     fields: (source) => named(source, false),
+    canDrill: () => true,
+    /// Further members of the definition of an index.
+    extra: () => ({}),
     /// The body of a request; `form` has what was typed.
     body: (form) => ({
       q: form.q, limit: form.group ? undefined : form.limit, sort: form.sort, ranges: form.group ? undefined : form.ranges, include_docs: form.docs || undefined, stale: form.asIs ? "ok" : undefined,
@@ -45,6 +48,12 @@ export const KINDS = {
     template: "function (doc) {\n  if (doc.name) {\n    index('text', 'name', doc.name, { store: true });\n  }\n}",
     rangesHint: '{"year":[{"label":"old","max":1900}]}', placeholder: t.placeholderTyped, hasHighlights: false, hasGroups: false, typed: true,
     fields: (source) => named(source, true),
+    /// A query finds a string as a whole where its analyzer leaves it whole.
+    canDrill: (about, field) => (about.field_analyzers?.[field] ?? about.default_analyzer ?? "standard") === "keyword",
+    extra: (about, source) => {
+      const whole = Object.fromEntries(named(source, true).counted.map((field) => [field, "keyword"]));
+      return Object.keys(whole).length ? { field_analyzers: { ...whole, ...about?.field_analyzers } } : {};
+    },
     body: (form) => ({
       // There is no drill-down: what was pressed is a part of the query.
       q: [form.drill.length && form.q !== "*:*" ? `(${form.q})` : form.q, ...form.drill.map(([field, value]) => `${field}:${JSON.stringify(value)}`)].join(" AND "),
