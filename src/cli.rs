@@ -224,7 +224,8 @@ mod tests {
         command.build();
         let mut text = command.render_long_help().to_string();
         for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-            text.push_str(&format!("\n==== {} ====\n{}", command.get_name(), command.render_long_help()));
+            let help = command.render_long_help();
+            text.push_str(&format!("\n==== {} ====\n{help}", command.get_name()));
         }
         insta::assert_snapshot!(text);
     }

@@ -1,5 +1,5 @@
-//! Observability of a node: the log, on standard error, with the level of `log/level`; its last lines are kept in memory
-//! (`tail`).
+//! Observability of a node: the log, on standard error, with the level of `log/level`; its last lines are kept in
+//! memory (`tail`).
 //!
 //! All code logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 

@@ -193,7 +193,7 @@ pub const BOARD: &[Entry] = &[
     scene(
         Scene::Members,
         Mutation::SeatByMinority,
-        "a node names those who vote next without a majority of those who vote",
+        "a node names the next voters without a majority of the present voters",
         &["I25"],
     ),
     scene(

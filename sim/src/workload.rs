@@ -309,7 +309,7 @@ impl Worker {
         answer
     }
 
-    /// A request is about to be sent: the operation is under way, regardless of who waits for it is told.
+    /// A request is about to be sent: the operation is under way, and tasks that wait for it are told.
     fn sends(&mut self) {
         if let Some(name) = self.unsent.take() {
             self.locked(|s| s.begun.send_modify(|begun| *begun.entry(name).or_default() += 1));

@@ -371,7 +371,7 @@ impl PreparedBody {
             Term::Written(term) => revision::compute(deleted, parent, term, attachments),
             Term::OfText => {
                 let read = json::parse(&self.text);
-                // Invariant: whoever makes a body of this kind has written its text or checked it.
+                // Invariant: a body of this kind was made of an object, or its text was checked.
                 let body = read.as_ref().ok().and_then(Value::as_object).expect("the text of an object");
                 revision::compute_of(deleted, parent, body, attachments)
             }

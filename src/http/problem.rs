@@ -660,7 +660,7 @@ mod tests {
 
     #[test]
     fn errors_of_requests_have_the_answers_of_the_snapshot() {
-        let text = |text: &str| Value::String(text.to_owned());
+        let text = |text: &str| Value::from(text.to_owned());
         let (id, name) = (DocId::new("doc"), "a.txt".to_owned());
         let writes = [
             WriteError::AttachmentTooLarge { name: name.clone() },

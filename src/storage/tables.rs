@@ -419,7 +419,7 @@ impl Tables {
         }
     }
 
-    /// Gives up for good when nobody has room because of what cannot be flushed; regardless of who waits is told of it
+    /// Gives up for good when nobody has room because of what cannot be flushed; every waiting writer is told of it
     /// then.
     pub(super) fn gives_up(&mut self, budget: &Budget) -> bool {
         let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));

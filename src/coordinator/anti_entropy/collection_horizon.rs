@@ -254,8 +254,8 @@ impl Database {
         others.iter().filter(counts).map(ToString::to_string).collect()
     }
 
-    /// Refuses regardless of who asks for what a copy that has collected `collection_horizon` holds, where that is not
-    /// so here.
+    /// Refuses a caller that wants answers of a replica with that collection horizon, where this one has collected
+    /// less.
     pub(in crate::coordinator) async fn check_horizon(&self, range: usize, horizon: &Horizon) -> Result<(), String> {
         let own = async {
             let layout = self.layout();

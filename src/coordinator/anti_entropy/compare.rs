@@ -216,7 +216,7 @@ impl Coordinator {
                 open => open.map(drop),
             };
             if let Err(error) = done {
-                tracing::debug!(database = database.name, %node, %error, "what others have taken in is not noted yet");
+                tracing::debug!(database = database.name, %node, %error, "what others have applied is not noted yet");
             }
         }
     }

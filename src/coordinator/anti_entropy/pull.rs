@@ -129,7 +129,7 @@ impl Database {
                 Ok(Taken::Nothing)
             }
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_))) if is_damaged => {
-                tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
+                tracing::info!(database = self.name, range, %node, %error, "a damaged replica was read as far as it can be");
                 Ok(Taken::Part)
             }
             done => done.map(|()| Taken::All),

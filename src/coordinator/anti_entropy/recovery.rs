@@ -147,7 +147,7 @@ impl Salvaging<'_> {
             let taken = remote.ask(Status).await?.taken.filter(|taken| taken.from_shard == origin);
             let known = known.max(taken.map(|taken| taken.purges));
             let Some(known) = known else {
-                self.done.lose(format!("purges: how many {node} has taken in"));
+                self.done.lose(format!("purges: how many {node} has applied"));
                 return Ok(());
             };
             since = since.min(known);

@@ -128,7 +128,7 @@ impl Coordinator {
         Err(failed)
     }
 
-    /// Whether the members may be changed from here: a majority of those who vote is there.
+    /// Whether the members may be changed from here: a majority of the voters is in reach.
     ///
     /// # Errors
     /// [`MapError::NoMajority`]

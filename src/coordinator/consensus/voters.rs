@@ -82,7 +82,7 @@ impl Coordinator {
         (voters, names)
     }
 
-    /// Makes the members that are known here the voters, where a majority of those who vote is lost for good. To be
+    /// Makes the members that are known here the voters, where a majority of the voters is lost for good. To be
     /// asked for by an administrator only. What others who are there accepted may have been decided with those lost:
     /// it is applied before.
     ///
@@ -101,7 +101,7 @@ impl Coordinator {
             seat.voters.clone()
         });
         let voters = voters.await?;
-        tracing::warn!(?voters, "an administrator named those who vote");
+        tracing::warn!(?voters, "an administrator named the voters");
         self.tell_voters(&voters);
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Coordinator {
                     taken.insert(node, complete);
                 }
                 Ok(None) => {}
-                Err(error) => tracing::info!(node, %error, "what a node accepted was not taken in yet"),
+                Err(error) => tracing::info!(node, %error, "what a node accepted was not applied yet"),
             }
         }
         if !seat.is_enough(&context.node, &taken) {
@@ -221,7 +221,7 @@ impl Coordinator {
         self.change_seat(complete).await
     }
 
-    /// Applies what those who vote, and those before them, promised and accepted, as far as they are there; fails
+    /// Applies what the voters, and those before them, promised and accepted, as far as they are there; fails
     /// where one that stays there does not hand it over.
     async fn take_over_from_all(&self) -> Result<(), ShardError> {
         let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
@@ -238,9 +238,9 @@ impl Coordinator {
                 Ok(None) => "it goes by other voters".to_owned(),
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(node, why, "what a node accepted was not taken in");
+            tracing::warn!(node, why, "what a node accepted was not applied");
             match this.context().peers.is_up(&node) {
-                true => Err(ShardError::Indeterminate(format!("what {node} accepted was not taken in: {why}"))),
+                true => Err(ShardError::Indeterminate(format!("what {node} accepted was not applied: {why}"))),
                 // It is lost with the others.
                 false => Ok(()),
             }

@@ -127,7 +127,7 @@ impl Database {
         try_join_all(self.ranges().into_iter().map(|index| self.held_copy(index))).await
     }
 
-    /// Adds an event for every change of a document, regardless of who waits for it; none behind that of the deletion.
+    /// Adds an event for every change of a document, whether or not a reader waits; none behind that of the deletion.
     pub(in crate::coordinator) fn tell_updates(&self) -> OnChange {
         let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
         Box::new(move || {

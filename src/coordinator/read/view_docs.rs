@@ -114,26 +114,40 @@ impl ViewRows {
             }
         }
         out.truncate(end);
+        self.fill_from_all(wants, (&mut out, bytes), (&others, &lacking)).await?;
+        Ok(out)
+    }
+
+    /// Reads documents of no range that is read (`others`), and those that are `lacking`, of all replicas in reach: as
+    /// many as there is room for. Those behind are left out.
+    async fn fill_from_all(
+        &self,
+        wants: &[(DocId, Want)],
+        (out, bytes): (&mut Vec<Option<Fetched>>, usize),
+        (others, lacking): (&[usize], &BTreeSet<usize>),
+    ) -> Result<(), ReadError> {
+        let database = &self.view.database;
+        let map = database.map();
         let mut held: usize = out.iter().flatten().map(Fetched::bytes).sum();
-        for place in others.iter().copied().chain(lacking.iter().copied()).collect::<BTreeSet<usize>>() {
-            if place >= out.len() {
-                break;
-            }
+        for place in others.iter().chain(lacking).copied().collect::<BTreeSet<usize>>() {
             if held > bytes {
                 out.truncate(place);
-                break;
             }
-            let mut fetched = None;
+            if place >= out.len() {
+                return Ok(());
+            }
+            let (wanted, mut fetched) = (|| vec![wants[place].clone()], None);
             if !lacking.contains(&place) {
-                fetched = database.fetch_many(some(&[place]), Some(1)).await?.pop().flatten();
+                fetched = database.fetch_many(wanted(), Some(1)).await?.pop().flatten();
             }
-            if is_lacking(&fetched) && (lacking.contains(&place) || !database.is_alone(map.index_of(&wants[place].0))) {
-                fetched = database.fetch_many(some(&[place]), Some(u32::MAX)).await?.pop().flatten();
+            let may_be_elsewhere = || lacking.contains(&place) || !database.is_alone(map.index_of(&wants[place].0));
+            if is_lacking(&fetched) && may_be_elsewhere() {
+                fetched = database.fetch_many(wanted(), Some(u32::MAX)).await?.pop().flatten();
             }
             held += fetched.as_ref().map_or(0, Fetched::bytes);
             out[place] = fetched;
         }
-        Ok(out)
+        Ok(())
     }
 }
 

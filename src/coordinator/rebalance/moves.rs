@@ -273,7 +273,7 @@ impl Coordinator {
             };
             match done {
                 Ok(()) => whole += 1,
-                Err(Waits(why)) => tracing::debug!(database = database.name, %node, why, "a copy is not taken in"),
+                Err(Waits(why)) => tracing::debug!(database = database.name, %node, why, "a replica is not filled"),
             }
         }
         // What was answered with 201 is on one of these. Where fewer are left nothing more is to be had.

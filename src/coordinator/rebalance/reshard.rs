@@ -298,7 +298,7 @@ impl Coordinator {
     }
 
     /// Brings what is on disk of a job, or of whether they run, to what is in memory when it is written: what was noted
-    /// last is what stays, regardless of who writes first.
+    /// last is what stays, whichever writes first.
     async fn store(&self, id: &str) -> Result<(), ShardError> {
         let (context, id) = (Arc::clone(self.context()), id.to_owned());
         let job = move |view: &mut WriteView<'_>| {

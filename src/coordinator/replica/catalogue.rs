@@ -149,7 +149,7 @@ impl Coordinator {
         self.detached(async move { coordinator.create(&name, record).await }).await
     }
 
-    /// Runs a change of the catalogue in a task of its own: what follows its commit happens regardless of who waits for
+    /// Runs a change of the catalogue in a task of its own: what follows its commit happens even if no caller waits for
     /// it.
     async fn detached<T: Send + 'static>(&self, change: impl Future<Output = T> + Send + 'static) -> T {
         match self.context.env.spawn_with(change).await {

@@ -88,7 +88,7 @@ pub(in crate::coordinator) async fn merge_purged(
 fn count(stored: &[bool]) -> Result<usize, ShardError> {
     match stored.iter().all(|stored| *stored) {
         true => Ok(stored.len()),
-        false => Err(ShardError::NotExecuted("a revision was not taken in".to_owned())),
+        false => Err(ShardError::NotExecuted("a revision was not applied".to_owned())),
     }
 }
 

@@ -110,7 +110,7 @@ async fn put(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
     Ok(changed(StatusCode::CREATED, name, &record))
 }
 
-/// With `force` also where fewer than a majority of those who vote are there: those that are left vote from then on.
+/// With `force` also where fewer than a majority of the voters are in reach: those that are left vote from then on.
 async fn delete(ctx: &Context, request: &Request, name: &str) -> Result<Reply> {
     let rev = named_revision(request)?.map(|rev| rev.to_string());
     if rev.is_none() && ctx.config.follows_couchdb() {
@@ -128,7 +128,7 @@ async fn delete(ctx: &Context, request: &Request, name: &str) -> Result<Reply> {
         allowed?;
     }
     let record = match old {
-        // It was broken off before those who vote were named.
+        // It was broken off before the voters were named.
         Some(record) if is_forced && record.deleted => record,
         _ => ctx.cluster.delete_member(name, rev).await?,
     };

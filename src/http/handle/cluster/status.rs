@@ -8,10 +8,10 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use tracing::Level;
 
-use crate::http::{Context, Problem, Reply, ReplyBody, Request, Result, forward, slow};
 use crate::cluster::NodeName;
 use crate::config::defaults;
 use crate::coordinator::{Reach, Shortage};
+use crate::http::{Context, Problem, Reply, ReplyBody, Request, Result, forward, slow};
 use crate::limits;
 use crate::observe::metrics::Gauge;
 use crate::observe::{panics, tail};
