@@ -125,6 +125,9 @@ pub struct WorldPlan {
     /// Rows that a reduction reads in a step; 0: as many as usual.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub step_rows: u32,
+    /// Whether clients search their own documents by full-text indexes, beside the queries that they ask.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub searches: bool,
 }
 
 /// A second cluster, and the way to it until the faults end.
@@ -206,6 +209,10 @@ fn few() -> u32 {
 
 fn one() -> u32 {
     1
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_zero(number: &u32) -> bool {

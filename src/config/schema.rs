@@ -146,6 +146,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
         &["required_claims", "roles_claim_path", "roles_claim_name", "jwks_url", "jwks_trusted_certificates_file"],
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
+    ("nouveau", Switch, &["enable"]),
     ("query_server_config", Text, &["reduce_limit"]),
     ("query_server_config", Number, &["query_limit", "partition_query_limit"]),
     (

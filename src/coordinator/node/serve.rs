@@ -484,6 +484,9 @@ impl Serving<'_> {
             SearchOp::Search { request, update } => {
                 encode(&search.search_own(self.range, self.copy, *request, update).await.map_err(ViewFailure::from))
             }
+            SearchOp::Typed { request, update } => {
+                encode(&search.typed_own(self.range, self.copy, *request, update).await.map_err(ViewFailure::from))
+            }
             SearchOp::Size => encode(&search.size_of_own(self.range, self.copy).await.map_err(ViewFailure::from)),
         }
     }

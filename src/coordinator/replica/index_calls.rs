@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use settee_search::query::QueryError;
-use settee_search::search::{Request, SearchError};
+use settee_search::search::{Answer, Request, SearchError, nouveau};
 
 use crate::coordinator::replica::message::{ChangesCall, WireError};
 use crate::document::id::DocId;
@@ -58,6 +58,16 @@ pub(in crate::coordinator) enum SearchOp {
     Search { request: Box<Request>, update: bool },
     /// `IndexSize`
     Size,
+    /// `Result<TypedAnswer, SearchRefusal>`, of an index with types.
+    Typed { request: Box<nouveau::Request>, update: bool },
+}
+
+/// What an index with types answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::coordinator) struct TypedAnswer {
+    pub answer: Answer,
+    /// Milliseconds that bringing it up to date took.
+    pub latency: u64,
 }
 
 /// What there is of a full-text index, of one range or of all.
@@ -73,6 +83,9 @@ pub struct IndexSize {
     pub position: u64,
     /// Changes that there are.
     pub last: u64,
+    /// Purges that it has applied.
+    #[serde(default)]
+    pub purges: u64,
 }
 
 /// Why a search is refused.
@@ -97,6 +110,7 @@ impl TryFrom<SearchError> for SearchRefusal {
             }
             SearchError::Query(QueryError::Invalid(reason)) => Ok(SearchRefusal::Invalid(reason)),
             SearchError::TooCostly(reason) => Ok(SearchRefusal::TooCostly(reason)),
+            SearchError::TooLarge => Ok(SearchRefusal::TooCostly(SearchError::TooLarge.to_string())),
             SearchError::Stopped | SearchError::Segment(_) => Err(IndexError::Stopped),
         }
     }
@@ -116,6 +130,9 @@ impl From<IndexError> for ViewFailure {
             // Told as what every version knows.
             IndexError::Refused(InvalidValue { reason }) => {
                 ViewFailure::Script(ScriptError::Thrown { error: "invalid_value".to_owned(), reason: reason.into() })
+            }
+            IndexError::Misfit(reason) => {
+                ViewFailure::Script(ScriptError::Thrown { error: "misfit".to_owned(), reason: reason.into() })
             }
             IndexError::Script(error) => ViewFailure::Script(error),
             IndexError::Shard(error) => ViewFailure::Copy(error.into()),
