@@ -37,7 +37,7 @@ pub const SEARCH_GROUPS_DEFAULT: u64 = 10;
 /// Terms that one wildcard, regular expression, fuzzy term or range may stand for.
 pub const SEARCH_TERMS_MAX: usize = 1 << 20;
 /// Clauses of a query, as in Lucene.
-pub const SEARCH_CLAUSES_MAX: usize = 1024;
+pub const SEARCH_CLAUSES_MAX: usize = 4096;
 /// Brackets within brackets of a query.
 pub const SEARCH_DEPTH_MAX: usize = 100;
 /// Bytes of a query.

@@ -1,5 +1,6 @@
 //! `_find` and `_explain` where a text index answers: it finds documents, of which the selector takes those that match.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -135,6 +136,7 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
         skip: request.skip,
         left: limit,
         found: Vec::new(),
+        seen: BTreeSet::new(),
         examined: 0,
         results: 0,
         request,
@@ -178,6 +180,8 @@ struct Finder {
     left: u64,
     /// Documents that the index found and that the selector has not seen yet.
     found: Vec<DocId>,
+    /// Documents that the index found: one that is written meanwhile is found again on a later page.
+    seen: BTreeSet<DocId>,
     examined: u64,
     results: u64,
 }
@@ -200,8 +204,9 @@ impl Finder {
             failure => failure.into(),
         })?;
         self.bookmark = Some(bookmark);
-        self.found = rows.iter().map(|row| DocId::new(&row.id)).collect();
-        Ok(!self.found.is_empty())
+        let ids = rows.iter().map(|row| DocId::new(&row.id));
+        self.found = ids.filter(|id| self.seen.insert(id.clone())).collect();
+        Ok(!rows.is_empty())
     }
 
     /// The next rows of the index and where they end.
@@ -251,7 +256,9 @@ impl Finder {
         tail.push("bookmark", self.bookmark.as_deref().unwrap_or(NIL));
         if self.request.execution_stats {
             let mut stats = Object::new();
-            stats.push("total_keys_examined", 0_u64);
+            // As in CouchDB: the cursor of indexes with types counts none.
+            let keys = if matches!(self.search.1, Order::Plain(_)) { self.examined } else { 0 };
+            stats.push("total_keys_examined", keys);
             stats.push("total_docs_examined", self.examined);
             stats.push("total_quorum_docs_examined", 0_u64);
             stats.push("results_returned", self.results);

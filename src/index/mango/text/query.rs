@@ -48,13 +48,15 @@ impl Writer {
             Selector::And(all) => joined(&self.each(all, path)?, " AND "),
             Selector::Or(all) => joined(&self.each(all, path)?, " OR "),
             Selector::Nor(all) => {
-                let parts = self.each(all, path)?;
-                format!("({} AND NOT {})", exists(path), joined(&parts, " OR "))
+                let exact: Vec<Selector> = all.iter().filter(|one| is_exact_selector(one)).cloned().collect();
+                let parts = self.each(&exact, path)?;
+                but_not(path, &parts)
             }
-            Selector::Not(inner) => {
+            Selector::Not(inner) if is_exact_selector(inner) => {
                 let inner = self.selector(inner, path)?;
-                format!("({} AND NOT ({inner}))", exists(path))
+                but_not(path, &[format!("({inner})")])
             }
+            Selector::Not(_) => but_not(path, &[]),
             Selector::Text(Value::String(text)) => {
                 self.needs(DEFAULT.to_owned());
                 format!("({DEFAULT}:{})", quoted(text))
@@ -86,6 +88,7 @@ impl Writer {
     fn condition(&mut self, condition: &Condition, path: Steps<'_>) -> Result<String, TextError> {
         let element = || [path, &["[]".to_owned()]].concat();
         Ok(match condition {
+            Condition::Compare(Comparison::Ne, value) if type_of(value).is_none() => exists(path),
             Condition::Compare(Comparison::Ne, value) => {
                 let equal = self.equal(value, path);
                 format!("({} AND NOT ({equal}))", exists(path))
@@ -97,8 +100,12 @@ impl Writer {
             },
             Condition::In(values) => self.among(values, path),
             Condition::Nin(values) => {
-                let among = self.among(values, path);
-                format!("({} AND NOT ({among}))", exists(path))
+                // Of a list or an object an index knows only that something is there.
+                let scalars: Vec<Value> = values.iter().filter(|value| type_of(value).is_some()).cloned().collect();
+                match scalars.is_empty() {
+                    true => exists(path),
+                    false => format!("({} AND NOT ({}))", exists(path), self.among(&scalars, path)),
+                }
             }
             Condition::Exists(true) => exists(path),
             Condition::Exists(false) => {
@@ -124,6 +131,7 @@ impl Writer {
             }
             Condition::Each(Quantifier::Elem | Quantifier::All, inner) => self.selector(inner, &element())?,
             Condition::Each(Quantifier::Key, _) => exists(path),
+            Condition::Not(inner) if !is_exact(inner) => exists(path),
             Condition::Not(inner) => {
                 let inner = self.condition(inner, path)?;
                 format!("({} AND NOT ({inner}))", exists(path))
@@ -159,6 +167,34 @@ impl Writer {
         if let Some(fields) = &mut self.fields {
             fields.insert(field);
         }
+    }
+}
+
+/// What is at the path, or anywhere, but for what matches one of some queries.
+fn but_not(path: Steps<'_>, parts: &[String]) -> String {
+    let all = if path.is_empty() { "(*:*)".to_owned() } else { exists(path) };
+    match parts {
+        [] => all,
+        parts => format!("({all} AND NOT {})", joined(parts, " OR ")),
+    }
+}
+
+/// Whether a query for a condition finds no document that does not match it: only then its negation is one of the query.
+fn is_exact(condition: &Condition) -> bool {
+    match condition {
+        Condition::Compare(Comparison::Ne, _) => false,
+        Condition::Compare(_, value) => type_of(value).is_some_and(|kind| kind != "null"),
+        Condition::In(values) => !values.is_empty() && values.iter().all(|value| type_of(value).is_some()),
+        _ => false,
+    }
+}
+
+/// The same of a selector.
+fn is_exact_selector(selector: &Selector) -> bool {
+    match selector {
+        Selector::And(all) | Selector::Or(all) => !all.is_empty() && all.iter().all(is_exact_selector),
+        Selector::Field(at, condition) => !steps(at.as_str()).iter().any(|step| is_number(step)) && is_exact(condition),
+        _ => false,
     }
 }
 
@@ -309,6 +345,12 @@ mod tests {
             (r#"{"tags":{"$all":["x"]}}"#, r#"((tags._5b_5d_3astring:"x"))"#),
             (r#"{"age":{"$ne":3}}"#, "((($fieldnames:age_3a*) OR ($fieldnames:age.*)) AND NOT ((age_3anumber:3)))"),
             (r#"{"n":-7}"#, r"(n_3anumber:\-7)"),
+            (r#"{"n":{"$ne":[1]}}"#, "(($fieldnames:n_3a*) OR ($fieldnames:n.*))"),
+            (r#"{"n":{"$nin":[]}}"#, "(($fieldnames:n_3a*) OR ($fieldnames:n.*))"),
+            (
+                r#"{"n":{"$nin":[5,{"a":1}]}}"#,
+                "((($fieldnames:n_3a*) OR ($fieldnames:n.*)) AND NOT ((((n_3anumber:5) OR (n._5b_5d_3anumber:5)))))",
+            ),
             (r#"{"n":{"$mod":[3,1]}}"#, "($fieldnames:n_3anumber)"),
             (r#"{"n":{"$type":"string"}}"#, "(($fieldnames:n_3a*) OR ($fieldnames:n.*))"),
             (r#"{"n":{"$regex":"^a"}}"#, "($fieldnames:n_3astring)"),
