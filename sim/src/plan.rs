@@ -17,16 +17,18 @@ mod forgotten;
 mod governed;
 mod meet;
 mod op;
+mod purges;
 mod rest;
 mod scene;
 mod snapshots;
+mod stage;
 mod strike;
 mod two_clusters;
 mod unseen;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FILTERS, FeedFilter, FeedMode, Filter, OPS, Op, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedFilter, FeedMode, Filter, HOSTILE_WAYS, OPS, Op, TimedOp, WAYS, Way};
 pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 
@@ -128,6 +130,9 @@ pub struct WorldPlan {
     /// Whether clients search their own documents by full-text indexes, beside the queries that they ask.
     #[serde(default, skip_serializing_if = "is_false")]
     pub searches: bool,
+    /// Whether nodes speak TLS with each other and with their clients.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls: bool,
 }
 
 /// A second cluster, and the way to it until the faults end.
@@ -211,8 +216,8 @@ fn one() -> u32 {
     1
 }
 
-fn is_false(flag: &bool) -> bool {
-    !flag
+fn is_false(switch: &bool) -> bool {
+    !switch
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -241,23 +246,6 @@ impl Plan {
                 Op::Bulk { edits } => edits.iter_mut().for_each(|(doc, _)| *doc %= documents),
                 _ => {}
             }
-        }
-    }
-
-    /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
-    pub fn name(&self) -> String {
-        let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
-        Scene::name_of(self).unwrap_or_else(drawn)
-    }
-
-    /// The plan of a seed's name.
-    pub fn named(name: &str) -> Option<Plan> {
-        if let Some(plan) = Scene::plan_named(name) {
-            return Some(plan);
-        }
-        match name.strip_prefix('c') {
-            Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
-            None => name.parse().ok().map(Plan::from_seed),
         }
     }
 
@@ -304,11 +292,6 @@ impl Plan {
     /// Whether nothing goes wrong, and all nodes agree on who works.
     pub fn is_in_peace(&self) -> bool {
         self.faults.is_empty() && !self.has_maintenance()
-    }
-
-    /// Whether lists are held against what was written while their node was in maintenance.
-    pub fn checks_maintenance(&self) -> bool {
-        Scene::of(self) == Some("maintenance")
     }
 
     /// Whether in the end each node is cut off and read alone: each has a copy of everything.

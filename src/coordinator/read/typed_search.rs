@@ -11,7 +11,7 @@ use settee_search::search::{Answer, Row, SortValue};
 
 use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::search::{DatabaseSearch, SearchFailure};
-use crate::coordinator::replica::index_calls::{SearchOp, SearchRefusal, TypedAnswer};
+use crate::coordinator::replica::calls::{SearchRefusal, TypedAnswer, TypedFor};
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -141,7 +141,8 @@ impl DatabaseSearch {
             let answered = match &copy {
                 RangeCopy::Own(copy) => self.typed_own(range, copy, request.clone(), update).await,
                 RangeCopy::Remote(copy) => {
-                    copy.search(self.call(SearchOp::Typed { request: Box::new(request.clone()), update })).await
+                    let question = TypedFor { request: Box::new(request.clone()), update };
+                    copy.search(self.design(), self.definition.signature.0, question).await
                 }
             };
             match answered {

@@ -6,15 +6,15 @@ mod args;
 
 use http::StatusCode;
 
-use super::super::{Context, Problem, Reply, Request, Result};
-use super::partition;
-use super::search::no_index;
 use crate::auth::access::Class;
 use crate::config::Config;
 use crate::coordinator::{SearchFailure, TypedQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::http::handle::query::partition;
+use crate::http::handle::search::no_index;
 use crate::http::request::Verb;
+use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::Analyzer;
 use crate::observe::metrics::Counter;
 use crate::world::Pool;
