@@ -20,6 +20,8 @@ mod panics;
 mod replications;
 #[path = "cluster/reshard.rs"]
 mod reshard;
+#[path = "cluster/search.rs"]
+mod search;
 #[path = "cluster/sizes.rs"]
 mod sizes;
 #[path = "cluster/stood_still.rs"]

@@ -114,6 +114,8 @@ pub const BOARD: &[Entry] = &[
     storage(Bug::SummaryNotUpdated, "a deletion is not taken out of counts", &["I4", "I15", "I17"]),
     // I13: the index of a declared selector, too.
     node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I13", "I17", "I18"]),
+    node(Mutation::SearchHitStays, "a deleted document is still found by a search", &["I18"]),
+    node(Mutation::SearchPositionFirst, "a search index's position is durable before its segment", &["I18"]),
     node(Mutation::StoredSumStays, "the stored sum of rows stays when one of them changes", &["I17"]),
     node(Mutation::SelectorIndexTrusted, "the index of a selector is taken for complete", &["I13"]),
     node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),

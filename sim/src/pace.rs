@@ -68,6 +68,7 @@ fn plan(nodes: u32) -> Plan {
         outcast: None,
         far: None,
         tombstone_ms: 0,
+        searches: false,
     };
     let client = |client: u64| {
         (0..WORK_S).map(move |second| TimedOp { after_ms: 1_000, op: op(CLIENTS * second + client) }).collect()

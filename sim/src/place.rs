@@ -104,7 +104,12 @@ pub(crate) fn client_ip(n: u8) -> IpAddr {
 
 /// The configuration that every server has.
 pub(crate) fn plain_settings() -> Vec<String> {
-    vec![ADMIN.to_owned(), HANDLERS.to_owned(), "chttpd_auth/secret=sesame".to_owned()]
+    vec![
+        ADMIN.to_owned(),
+        HANDLERS.to_owned(),
+        "chttpd_auth/secret=sesame".to_owned(),
+        "nouveau/enable=true".to_owned(),
+    ]
 }
 
 /// The configuration of one server whose answers are checked, wherever it runs.

@@ -127,6 +127,9 @@ pub struct WorldPlan {
     /// Rows that a reduction reads in a step; 0: as many as usual.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub step_rows: u32,
+    /// Whether clients search their own documents by full-text indexes, beside the queries that they ask.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub searches: bool,
     /// Whether nodes speak TLS with each other and with their clients.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tls: bool,

@@ -133,6 +133,7 @@ fn begin(shared: &SharedHandle, world: &SimWorld, plan: &Plan) {
     // Two clusters take edits of one revision without asking each other.
     shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
     shared.views = plan.has_views();
+    shared.searches = plan.world.searches;
     shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
     shared.caps = plan.world.caps();
     shared.maintains = plan.checks_maintenance();

@@ -40,6 +40,7 @@ mod pair;
 mod places;
 mod promise;
 mod rules;
+mod searched;
 mod secrets;
 mod seen;
 mod session;
@@ -98,6 +99,8 @@ pub struct Shared {
     pub designs: u64,
     /// Whether some of them are views and indexes over it.
     pub views: bool,
+    /// Whether there are full-text indexes over documents of one client's own.
+    pub searches: bool,
     /// Bytes of a document, of an attachment and of a request at most, where they are drawn.
     pub caps: Option<(u32, u32, u32)>,
     /// Whether a list is held against what was written while its node was in maintenance.
@@ -389,7 +392,10 @@ impl Worker {
             Op::OwnBulk { edits } => self.own_bulk(edits).await,
             Op::OwnRead { doc } => self.own_read(*doc).await.map(|_| ()),
             Op::OwnView { view } => self.own_view(*view as usize).await.map(|_| ()),
-            Op::OwnFind { query, k, paged } => self.own_find(*query, *k, *paged).await.map(|_| ()),
+            Op::OwnFind { query, k, paged } => {
+                self.own_find(*query, *k, *paged).await?;
+                self.own_search(*query, *k).await.map(|_| ())
+            }
             Op::OwnCompact { views } => self.own_compact(*views).await,
             Op::Strict { on } => self.strict(*on).await,
             Op::Marked { v } => self.marked(*v).await,

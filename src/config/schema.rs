@@ -147,6 +147,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
     ("log", Number, &["slow_ms"]),
+    ("nouveau", Switch, &["enable"]),
     ("query_server_config", Text, &["reduce_limit"]),
     ("query_server_config", Number, &["query_limit", "partition_query_limit"]),
     (

@@ -90,6 +90,8 @@ pub enum InDatabase {
     ViewCleanup,
     /// `_search_cleanup`
     SearchCleanup,
+    /// `_nouveau_cleanup`
+    NouveauCleanup,
     /// `_ensure_full_commit`
     EnsureFullCommit,
     /// `_security`
@@ -261,6 +263,7 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_temp_view", ..] => InDatabase::TempView,
         ["_view_cleanup", ..] => InDatabase::ViewCleanup,
         ["_search_cleanup", ..] => InDatabase::SearchCleanup,
+        ["_nouveau_cleanup", ..] => InDatabase::NouveauCleanup,
         ["_compact", ddoc, ..] => InDatabase::Compact(Some((*ddoc).to_owned())),
         ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
         ["_security"] => InDatabase::Security,
@@ -360,6 +363,7 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         | InDatabase::Compact(_)
         | InDatabase::ViewCleanup
         | InDatabase::SearchCleanup
+        | InDatabase::NouveauCleanup
         | InDatabase::EnsureFullCommit
         | InDatabase::Purge
         | InDatabase::RevsDiff

@@ -72,6 +72,8 @@ pub enum IndexError {
     Script(ScriptError),
     /// The shard copy could not be read or written.
     Shard(ShardError),
+    /// The fields of a document have other types than in an index before, or no names: it cannot be indexed.
+    Misfit(String),
     /// The build ended without saying how: the node stops.
     Stopped,
 }
@@ -82,6 +84,7 @@ impl fmt::Display for IndexError {
             IndexError::Refused(error) => f.write_str(&error.reason),
             IndexError::Script(error) => error.fmt(f),
             IndexError::Shard(error) => error.fmt(f),
+            IndexError::Misfit(reason) => f.write_str(reason),
             IndexError::Stopped => f.write_str("the build of an index was stopped"),
         }
     }

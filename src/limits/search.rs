@@ -14,8 +14,16 @@ pub const SEARCH_READ_WHOLE_BYTES: u64 = 1 << 20;
 pub const SEARCH_READ_AHEAD: u32 = 64;
 /// Bytes of pieces and dictionaries of open indexes that a node keeps; beyond, those that were used longest ago go.
 pub const SEARCH_OPEN_BYTES: usize = 128 << 20;
-/// Bytes of a shard's index that one search may need at once: what it reads stays until it ends.
+/// Bytes of a shard's index that a large search may read at once, and of postings that it may hold beside them: what it
+/// reads stays until it ends. There is one large search at a time on a node: [`SEARCHES_LARGE`].
 pub const SEARCH_HELD_BYTES: usize = 256 << 20;
+/// Bytes that any search may read and hold, each; one that needs more waits until it may be a large one. All searches
+/// together hold at most [`SEARCHES_AT_ONCE`] times twice this, and twice [`SEARCH_HELD_BYTES`].
+pub const SEARCH_SMALL_BYTES: usize = 16 << 20;
+/// Searches of shards that run on a node at once; others wait.
+pub const SEARCHES_AT_ONCE: usize = 16;
+/// Large ones among them.
+pub const SEARCHES_LARGE: usize = 1;
 /// How often a search begins anew because segments that it read were merged meanwhile.
 pub const SEARCH_RESTARTS: usize = 5;
 /// Rows of an answer at most, and groups (CouchDB's `dreyfus/max_limit`).
@@ -29,7 +37,7 @@ pub const SEARCH_GROUPS_DEFAULT: u64 = 10;
 /// Terms that one wildcard, regular expression, fuzzy term or range may stand for.
 pub const SEARCH_TERMS_MAX: usize = 1 << 20;
 /// Clauses of a query, as in Lucene.
-pub const SEARCH_CLAUSES_MAX: usize = 1024;
+pub const SEARCH_CLAUSES_MAX: usize = 4096;
 /// Brackets within brackets of a query.
 pub const SEARCH_DEPTH_MAX: usize = 100;
 /// Bytes of a query.
@@ -38,3 +46,11 @@ pub const SEARCH_QUERY_BYTES: usize = 64 << 10;
 pub const SEARCH_NAMES_MAX: usize = 1000;
 /// Documents of a text index that `_find` looks at together, and at most for one answer (as CouchDB).
 pub const FIND_TEXT_DOCS: u64 = 200;
+/// Rows of one page of an index with types, at most.
+pub const NOUVEAU_LIMIT_MAX: u64 = 10_000;
+/// Counts of one field that an index with types tells, unless the request says otherwise, and at most.
+pub const NOUVEAU_TOP: u64 = 10;
+/// See [`NOUVEAU_TOP`].
+pub const NOUVEAU_TOP_MAX: u64 = 1000;
+/// Counts of one field that one range tells.
+pub const SEARCH_COUNTS_MAX: usize = 100_000;

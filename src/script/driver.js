@@ -155,7 +155,38 @@
     globalThis.emit = (key, value) => { if (rows !== null) rows.push([key, value]); };
     // What an index function said of the document; null outside of one.
     let calls = null;
-    globalThis.index = (name, value, options) => {
+    // The calls `index(type, name, value, options)` of a document that is being indexed with types; null outside of it.
+    let typed = null;
+    const indexTyped = (type, name, value, options) => {
+        const refuse = (what) => { throw new TypeError(what); };
+        const expect = (what, kind, given) => {
+            if (typeof given !== kind) refuse('type of ' + what + ' must be a ' + kind + ' not ' + typeof given);
+        };
+        expect('type', 'string', type);
+        expect('name', 'string', name);
+        if (name[0] === '_') refuse('name must not start with an underscore');
+        const { store, facet } = type === 'stored' ? {} : options || {};
+        switch (type) {
+        case 'double':
+            expect('value', 'number', value);
+            break;
+        case 'string':
+        case 'text':
+            expect('value', 'string', value);
+            break;
+        case 'stored':
+            if (typeof value !== 'number' && typeof value !== 'string') {
+                refuse('type of ' + value + ' must be a string or number');
+            }
+            break;
+        default:
+            refuse(type + ' not supported');
+        }
+        typed.push([type, name, value, { store, facet }]);
+    };
+    globalThis.index = (...given) => {
+        if (typed !== null) return indexTyped(...given);
+        const [name, value, options] = given;
         const refuse = (what) => { throw new TypeError(what); };
         if (typeof name !== 'string') refuse('name must be a string not ' + typeof name);
         if (name[0] === '_') refuse('name must not start with an underscore: ' + name);
@@ -419,6 +450,21 @@
                 return '{"calls":[]}';
             } finally {
                 calls = null;
+            }
+        },
+        // What an index function with types says of a document; one that throws says nothing.
+        typed: (source, doc) => {
+            const index = compile(source);
+            globalThis.require = withinLib;
+            typed = [];
+            try {
+                apply(index, design, [deepFreeze(parse(doc))]);
+                return '{"calls":' + text(typed) + '}';
+            } catch (error) {
+                if (isFatal(error)) throw error;
+                return '{"calls":[]}';
+            } finally {
+                typed = null;
             }
         },
         // What a reduce function makes of rows `[[key, id], value]`, or again of results. One that throws gives null.

@@ -280,9 +280,30 @@ impl Scripts {
         source: &str,
         docs: Vec<String>,
     ) -> Result<Vec<Vec<Value>>, ScriptError> {
+        self.calls("index", program, source, docs).await
+    }
+
+    /// The calls `[type, name, value, options]` that an index function with types makes for documents, as
+    /// [`Scripts::index`].
+    pub async fn index_typed(
+        &self,
+        program: &Program,
+        source: &str,
+        docs: Vec<String>,
+    ) -> Result<Vec<Vec<Value>>, ScriptError> {
+        self.calls("typed", program, source, docs).await
+    }
+
+    async fn calls(
+        &self,
+        what: &'static str,
+        program: &Program,
+        source: &str,
+        docs: Vec<String>,
+    ) -> Result<Vec<Vec<Value>>, ScriptError> {
         let source = source.to_owned();
         let ask = move |engine: &mut Engine, doc: String, limit| {
-            let answer = engine.call("index", [&source, &doc, ""], limit)?;
+            let answer = engine.call(what, [&source, &doc, ""], limit)?;
             let calls = if let Value::Object(mut answer) = answer { answer.remove("calls") } else { None };
             Ok(if let Some(Value::Array(calls)) = calls { calls } else { Vec::new() })
         };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   catalog   which tokenizer and filters an analyzer is made of
+//!   lucene9   the analyzers of Lucene 9, where they are others
 //!   standard, classic, email, plain, cjk   tokenizers
 //!   filter    what happens to single tokens
 //!   stem      stems of words
@@ -16,6 +17,7 @@ mod classic;
 mod dictionary;
 mod email;
 mod filter;
+mod lucene9;
 mod plain;
 mod standard;
 mod stem;
@@ -27,6 +29,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use catalog::Pipeline;
+use lucene9::Normal;
+
+use crate::document::Scoring;
 
 /// Longest token, in UTF-16 units as Lucene counts. The standard tokenizer drops longer ones, others cut them.
 pub const MAX_TOKEN: usize = 255;
@@ -102,6 +107,9 @@ pub struct Analyzer(Arc<Fields>);
 struct Fields {
     default: Arc<Pipeline>,
     named: BTreeMap<String, Arc<Pipeline>>,
+    scoring: Scoring,
+    /// How words that are not cut are written, of fields that are named and of others.
+    normal: (BTreeMap<String, Normal>, Normal),
 }
 
 impl Analyzer {
@@ -116,7 +124,19 @@ impl Analyzer {
             .into_iter()
             .map(|(field, spec)| (field, named(&spec).unwrap_or_else(|_| Arc::clone(&default))))
             .collect();
-        Ok(Analyzer(Arc::new(Fields { default, named })))
+        let normal = (BTreeMap::new(), Normal::Lower);
+        Ok(Analyzer(Arc::new(Fields { default, named, scoring: Scoring::TfIdf, normal })))
+    }
+
+    /// How the matches of an index with this analyzer are scored.
+    pub fn scoring(&self) -> Scoring {
+        self.0.scoring
+    }
+
+    /// A word of a query that is not cut, as the words of `field` are written.
+    pub fn normal(&self, field: &str, text: &str) -> String {
+        let (named, default) = &self.0.normal;
+        named.get(field).unwrap_or(default).apply(text)
     }
 
     fn pipeline(&self, field: &str) -> &Pipeline {

@@ -56,11 +56,23 @@ impl Default for Options {
     }
 }
 
+/// How the matches of an index are scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scoring {
+    /// TF-IDF, as in Lucene 4.
+    #[default]
+    TfIdf,
+    /// BM25, as in Lucene 9.
+    Bm25,
+}
+
 /// How text is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexed {
-    /// Not at all.
+    /// Not at all; a number is indexed all the same.
     No,
+    /// Not at all, a number neither: shown only.
+    Stored,
     /// Cut into tokens.
     Analyzed,
     /// Cut into tokens, its length counts for nothing.

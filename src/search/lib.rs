@@ -7,6 +7,7 @@
 //!   document  what an index function said about one document
 //!   analysis  text to tokens
 //!   segment   documents to bytes, bytes to postings; two segments to one
+//!   schema    the types of the fields of an index that has types
 //!   query     text of a query to a tree
 //!   search    the matches of a query in the segments of one shard: rows, facets, groups
 //!   highlight fragments of stored text with the words of a query marked
@@ -16,5 +17,6 @@ pub mod analysis;
 pub mod document;
 pub mod highlight;
 pub mod query;
+pub mod schema;
 pub mod search;
 pub mod segment;

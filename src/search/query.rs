@@ -5,6 +5,7 @@
 
 mod display;
 mod escape;
+pub mod flexible;
 mod java;
 mod lexer;
 mod parser;
@@ -59,6 +60,15 @@ pub enum Query {
         /// Whether the last word itself counts.
         has_upper: bool,
     },
+    /// Documents with a word from one on, by bytes.
+    From {
+        /// The field.
+        field: String,
+        /// The first word.
+        lower: String,
+        /// Whether the first word itself counts.
+        has_lower: bool,
+    },
     /// Documents with a number between two.
     NumberRange {
         /// The field.
@@ -108,6 +118,13 @@ pub enum Query {
         clauses: Vec<Clause>,
         /// Whether the share of clauses that match counts. It does not for words at one position.
         has_coord: bool,
+    },
+    /// Several queries at once, of which some have to match.
+    Minimum {
+        /// The queries, a `Boolean`.
+        query: Box<Query>,
+        /// How many of those that are optional have to match.
+        minimum: u32,
     },
     /// A query with another weight than 1.
     Boost {

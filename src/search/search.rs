@@ -5,11 +5,13 @@ mod budget;
 mod facets;
 mod groups;
 mod matcher;
+pub mod nouveau;
 mod order;
 mod phrase;
 mod plan;
 pub(crate) mod regexp;
 mod run;
+mod similarity;
 mod words;
 
 use std::collections::BTreeMap;
@@ -186,6 +188,8 @@ pub enum SearchError {
     Refused(String),
     /// It costs more than a search may: 400 with this reason.
     TooCostly(String),
+    /// It needs more memory than it may hold: 400, or it may be tried with more.
+    TooLarge,
     /// The caller wants it no more.
     Stopped,
     /// A segment cannot be read.
@@ -197,6 +201,7 @@ impl fmt::Display for SearchError {
         match self {
             SearchError::Query(error) => error.fmt(f),
             SearchError::Refused(reason) | SearchError::TooCostly(reason) => f.write_str(reason),
+            SearchError::TooLarge => f.write_str("the query is too costly: its clauses match too many documents"),
             SearchError::Stopped => f.write_str("the search was given up"),
             SearchError::Segment(error) => error.fmt(f),
         }
@@ -212,11 +217,13 @@ pub struct Limits {
     pub clauses: usize,
     /// Brackets within brackets.
     pub depth: usize,
+    /// Bytes of postings, norms and sets that the clauses of a query may hold of one segment.
+    pub held: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { terms: 100_000, clauses: 4_096, depth: 64 }
+        Limits { terms: 100_000, clauses: 4_096, depth: 64, held: 256 << 20 }
     }
 }
 

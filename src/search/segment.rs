@@ -31,7 +31,7 @@ pub use merge::merge;
 pub use reader::Segment;
 
 pub(crate) use builder::tokens;
-pub(crate) use codec::{norm_value, sortable, unsortable};
+pub(crate) use codec::{length_value, norm_value, sortable, unsortable};
 pub(crate) use column::Column;
 pub(crate) use postings::{Docs, Positions};
 pub(crate) use reader::{Field, Found, Numbers, WINDOW, Window, bounds};

@@ -14,6 +14,10 @@ pub enum Mutation {
     ViewRowStays,
     /// An index's position is committed before the rows that it stands for.
     IndexPositionFirst,
+    /// A deleted document stays in full-text indexes.
+    SearchHitStays,
+    /// A full-text index's position is committed before the segment that it stands for.
+    SearchPositionFirst,
     /// The stored sum of a block of rows stays when one of them changes.
     StoredSumStays,
     /// A reduction takes what is kept of its rows whatever changed since it began, and goes on where it was.

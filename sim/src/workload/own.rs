@@ -28,6 +28,9 @@ pub async fn set_up(client: &mut Client, world: &WorldPlan) -> Result<(), String
         ("POST", format!("/{OWN}/_index"), index(json!(["s"]))),
     ];
     carry_out(client, requests, &[409, 412]).await?;
+    if world.searches {
+        super::searched::set_up(client).await?;
+    }
     keep_purges(client, OWN, world).await
 }
 
@@ -251,7 +254,7 @@ impl Worker {
     }
 
     /// For each document of this client that may be there: the documents that its states stand for.
-    fn expected(&self) -> BTreeMap<String, Vec<Option<Value>>> {
+    pub(super) fn expected(&self) -> BTreeMap<String, Vec<Option<Value>>> {
         let document = |state: &State| match state {
             State::Live(v, _) => Some(body(&self.name, *v)),
             State::Absent | State::Dead => None,
@@ -411,6 +414,9 @@ impl Worker {
         }
         for query in 0..10 {
             answered &= self.own_find(query, 2, query % 2 == 0).await?;
+        }
+        for query in 0..super::searched::QUERIES {
+            answered &= self.own_search(query, 2).await?;
         }
         if answered { Ok(()) } else { broken("I28", "own documents do not answer after all faults".into()) }
     }

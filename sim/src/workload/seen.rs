@@ -17,6 +17,9 @@ const VIEWS: [(&str, &str, Option<&str>); 2] = [
     ("rest", "function (d) { emit((d.v || 0) % 7, [d._rev, d.v]); }", None),
     ("sum", "function (d) { emit((d.v || 0) % 3, d.v || 0); }", Some("_sum")),
 ];
+const PLAIN: &str = "function (d) { index('v', d.v || 0, {store: true}); \
+    index('rev', d._rev, {store: true, index: false}); }";
+const TYPED: &str = "function (d) { index('double', 'v', d.v || 0, {store: true}); index('stored', 'rev', d._rev); }";
 /// What a value has to divide by to be a view's key.
 const DIVISORS: [u64; 2] = [7, 3];
 /// Design documents that [`set_up`] makes.
@@ -38,10 +41,15 @@ pub(super) fn is_design(id: &str) -> bool {
 ///
 /// # Errors
 /// The request that was refused.
-pub(super) async fn set_up(client: &mut Client) -> Result<(), String> {
+pub(super) async fn set_up(client: &mut Client, searches: bool) -> Result<(), String> {
+    let mut seen = design_of(&VIEWS);
+    if searches {
+        seen["indexes"] = json!({ "i": { "index": PLAIN } });
+        seen["nouveau"] = json!({ "i": { "index": TYPED } });
+    }
     let chosen = json!({ "language": "query", "filters": { "few": { "_id": { "$lt": CHOSEN_BELOW } } } });
     let requests = [
-        ("PUT", format!("/{DB}/_design/seen"), design_of(&VIEWS)),
+        ("PUT", format!("/{DB}/_design/seen"), seen),
         ("PUT", format!("/{DB}/_design/chosen"), chosen),
         ("POST", format!("/{DB}/_index"), json!({ "index": { "fields": ["v"] }, "ddoc": "by-v" })),
     ];
@@ -105,7 +113,37 @@ impl Worker {
     }
 
     pub(super) async fn find(&mut self, k: u64) -> Result<(), Violation> {
+        if self.locked(|s| s.searches) {
+            self.searched(k, k.is_multiple_of(2)).await?;
+        }
         self.found(k).await.map(drop)
+    }
+
+    /// Searches for the values from `k` on by an index with types or without; the documents' revisions, when an answer
+    /// came.
+    async fn searched(&mut self, k: u64, is_typed: bool) -> Result<Option<BTreeMap<String, String>>, Violation> {
+        let (function, rows) = if is_typed { ("_nouveau", "hits") } else { ("_search", "rows") };
+        let path = format!("/{DB}/_design/seen/{function}/i?limit=200&q=v%3A%5B{k}%20TO%20%2A%5D");
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(None) };
+        let mut found = BTreeMap::new();
+        for row in body[rows].as_array().into_iter().flatten() {
+            let id = row["id"].as_str().unwrap_or_default();
+            let (rev, v) = (row["fields"]["rev"].as_str().unwrap_or_default(), row["fields"]["v"].as_f64());
+            if is_design(id) {
+                continue;
+            }
+            if v.is_none_or(|v| v < k as f64) {
+                return broken("I18", format!("{function}: values from {k} on give {row}"));
+            }
+            if k > 0 {
+                self.locked(|s| s.model.saw(id, rev, v.map(|v| v as u64)))?;
+            }
+            if found.insert(id.to_owned(), rev.to_owned()).is_some() {
+                return broken("I18", format!("{function}: values from {k} on give {id} twice"));
+            }
+        }
+        Ok(Some(found))
     }
 
     /// Reads the feed by the selector on; whether an answer came.
@@ -144,6 +182,18 @@ impl Worker {
             .filter(|(_, (_, v))| v.is_some_and(|v| v >= FROM_AT_THE_END))
             .map(|(doc, (rev, _))| (doc.clone(), rev.clone()))
             .collect();
+        if self.locked(|s| s.searches) {
+            for is_typed in [false, true] {
+                match self.searched(FROM_AT_THE_END, is_typed).await? {
+                    Some(found) if found == expected => {}
+                    Some(found) => {
+                        let what = format!("{}: typed {is_typed}: {found:?} searched, there are {live:?}", self.name);
+                        return broken("I18", what);
+                    }
+                    None => return broken("I28", "a search does not answer after all faults".into()),
+                }
+            }
+        }
         match self.found(FROM_AT_THE_END).await? {
             Some(found) if found == expected => Ok(()),
             Some(found) => broken("I18", format!("{}: {found:?} found, there are {live:?}", self.name)),

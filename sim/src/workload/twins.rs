@@ -106,7 +106,7 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     }
     if plan.has_views() {
         abreast::set_up(client, &made_with).await?;
-        seen::set_up(client).await?;
+        seen::set_up(client, plan.world.searches).await?;
     }
     Ok(())
 }

@@ -110,7 +110,11 @@ impl Database {
                     tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
                 }
             }
+            let with_types = self.context.config.bool("nouveau", "enable", false);
             for (_, definition) in SearchDefinition::all(program.body(), self.map().partitioned) {
+                if definition.is_typed() && !with_types {
+                    continue;
+                }
                 if let Some(search) = self.search_of(program, Arc::new(definition)) {
                     search.update_own_gently().await;
                 }

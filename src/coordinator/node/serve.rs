@@ -21,7 +21,7 @@ use crate::coordinator::replica::calls::{
     DesignVersion, Digests, Epochs, Fetch, FetchSome, GroupsOf, HeaderOf, Holds, Info, KeepViews, List, LocalList,
     LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose, PurgeInfos, ReplicaCall, RowsOf, Search,
     SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf, Split, Stage, StageFinish, StageWrite, Status,
-    Tell, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion, Wait,
+    Tell, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion, Wait,
 };
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -543,6 +543,9 @@ impl Serving<'_> {
         match op {
             SearchOp::Search(SearchFor { request, update }) => {
                 of_search::<SearchFor>(search.search_own(self.range, self.copy, *request, update).await)
+            }
+            SearchOp::Typed(TypedFor { request, update }) => {
+                of_search::<TypedFor>(search.typed_own(self.range, self.copy, *request, update).await)
             }
             SearchOp::Size => of_search::<SizeOf>(search.size_of_own(self.range, self.copy).await),
         }

@@ -33,6 +33,8 @@ pub enum SearchFailure {
     NoIndex(NoIndex),
     /// Nobody knows the index's analyzer.
     NoAnalyzer,
+    /// Nobody knows an analyzer of this name, of an index with types.
+    UnknownAnalyzer(String),
     /// The index is kept by partition, and the query names none.
     PartitionNeeded,
     /// The query names a partition, and the index is not kept so.
@@ -73,8 +75,8 @@ pub struct SearchPage {
 
 /// A full-text index of a database that can be asked.
 pub struct DatabaseSearch {
-    database: Arc<Database>,
-    program: Program,
+    pub(super) database: Arc<Database>,
+    pub(super) program: Program,
     /// What the design document says about it.
     pub definition: Arc<SearchDefinition>,
     analyzer: Analyzer,
@@ -90,7 +92,22 @@ impl Database {
         let program = self.program(id).await?;
         let definition = SearchDefinition::find(program.body(), name, self.map().partitioned);
         let definition = definition.map_err(SearchFailure::NoIndex)?;
-        self.search_of(&program, Arc::new(definition)).ok_or(SearchFailure::NoAnalyzer)
+        let search = self.search_of(&program, Arc::new(definition)).ok_or(SearchFailure::NoAnalyzer)?;
+        self.serving_search(search, name).await
+    }
+
+    /// The index with types `name` of the design document `id`, as they are now.
+    ///
+    /// # Errors
+    /// [`SearchFailure::View`], [`SearchFailure::NoIndex`]; [`SearchFailure::UnknownAnalyzer`].
+    pub async fn typed_search(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
+        let program = self.program(id).await?;
+        let definition = SearchDefinition::find_typed(program.body(), name, self.map().partitioned);
+        let definition = definition.map_err(SearchFailure::NoIndex)?;
+        let unknown = definition.analyzer.as_ref().err().map(|error| error.0.clone());
+        let search = self.search_of(&program, Arc::new(definition));
+        let search = search.ok_or_else(|| SearchFailure::UnknownAnalyzer(unknown.unwrap_or_default()))?;
+        self.serving_search(search, name).await
     }
 
     /// `None`: nobody knows its analyzer.
@@ -101,7 +118,10 @@ impl Database {
     ) -> Option<DatabaseSearch> {
         let analyzer = definition.analyzer.clone().ok()?;
         let mapper: Arc<dyn SearchMapper> = match &definition.function {
-            Function::Fields(fields) => Arc::new(TextMapper::new(&self.context.indexes, fields)),
+            Function::Fields(fields) | Function::TypedFields(fields) => {
+                Arc::new(TextMapper::new(&self.context.indexes, fields))
+            }
+            Function::Typed(source) => Arc::new(ScriptSearchMapper::typed(self.scripts(), program, source)),
             Function::Script(source) => Arc::new(ScriptSearchMapper::new(self.scripts(), program, source)),
         };
         let (database, program) = (Arc::clone(self), program.clone());
@@ -111,7 +131,7 @@ impl Database {
 
 impl DatabaseSearch {
     /// The index on a copy of this node.
-    fn on(&self, range: usize, copy: &OwnCopy) -> SearchIndex {
+    pub(super) fn on(&self, range: usize, copy: &OwnCopy) -> SearchIndex {
         let owner = Owner {
             database: self.database.name.clone(),
             design: self.program.id().as_str().to_owned(),
@@ -152,6 +172,7 @@ impl DatabaseSearch {
             deleted: header.deleted(),
             bytes: header.bytes(),
             position: header.position,
+            purges: header.purge_position,
             last: copy.replica_position().position,
         })
     }
@@ -173,7 +194,7 @@ impl DatabaseSearch {
     }
 
     /// The design document as calls name it.
-    fn design(&self) -> (DocId, Bytes) {
+    pub(super) fn design(&self) -> (DocId, Bytes) {
         (self.program.id().clone(), self.program.body().to_vec().into())
     }
 
@@ -211,12 +232,12 @@ impl DatabaseSearch {
     }
 
     /// The copies of a range in the order in which all nodes ask them.
-    async fn copies(&self, range: usize) -> Result<Vec<RangeCopy>, ShardError> {
+    pub(super) async fn copies(&self, range: usize) -> Result<Vec<RangeCopy>, ShardError> {
         let layout = self.database.layout();
         Ok(self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?))
     }
 
-    fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
+    pub(super) fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
         match partition {
             Some(name) => vec![self.database.map().index_of_partition(name)],
             None => self.database.ranges(),
@@ -301,6 +322,7 @@ impl DatabaseSearch {
             deleted: sum.deleted + one.deleted,
             bytes: sum.bytes + one.bytes,
             position: sum.position + one.position,
+            purges: sum.purges + one.purges,
             last: sum.last + one.last,
         }))
     }

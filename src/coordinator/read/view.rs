@@ -148,6 +148,9 @@ impl From<IndexError> for ViewError {
             IndexError::Refused(error) => ViewError::InvalidValue(error),
             IndexError::Script(error) => ViewError::Script(error),
             IndexError::Shard(error) => error.into(),
+            IndexError::Misfit(reason) => {
+                ViewError::Script(ScriptError::Thrown { error: "misfit".to_owned(), reason: reason.into() })
+            }
             IndexError::Stopped => ViewError::Stopped,
         }
     }

@@ -74,9 +74,13 @@ impl Database {
     pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ViewError> {
         let mut keep = BTreeSet::new();
         for program in self.programs().await?.iter() {
-            keep.extend(
-                SearchDefinition::all(program.body(), self.map().partitioned).map(|(_, index)| index.signature),
-            );
+            for (name, definition) in SearchDefinition::all(program.body(), self.map().partitioned) {
+                keep.insert(definition.signature);
+                if let Some(search) = self.search_of(program, Arc::new(definition)) {
+                    // What still answers searches stays.
+                    keep.extend(self.serving_signature(search, &name).await?);
+                }
+            }
             for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
                 keep.insert(definition.signature);
                 if self.swaps_when_ready() && definition.sees == Sees::Winner {

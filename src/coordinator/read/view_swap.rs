@@ -51,21 +51,26 @@ impl Database {
         name: &str,
         definition: &Definition,
     ) -> Result<Vec<DatabaseView>, ViewError> {
-        let Some(fetched) = self.fetch(id, Want::Tree).await? else { return Ok(Vec::new()) };
-        let Some(winner) = fetched.tree.winner().map(|leaf| leaf.rev) else { return Ok(Vec::new()) };
-        let history = revs_info(&fetched, &winner).into_iter().skip(1);
-        let readable = history.filter(|(_, status)| *status == RevStatus::Available).map(|(rev, _)| rev);
-        let revs = readable.take(limits::INDEX_SWAP_REVISIONS).collect();
-        let found = self.fetch(id, Want::Revisions { revs, latest: false }).await?;
         let mut views = Vec::new();
-        for stored in found.into_iter().flat_map(|fetched| fetched.found).filter_map(|(_, stored)| stored) {
-            let program = Program::new(self.instance(), id, &stored);
+        for program in self.earlier_programs(id).await? {
             let old = Definition::find(program.body(), name, self.map().partitioned);
             if let Some(old) = old.filter(|old| old.signature != definition.signature) {
                 views.push(self.view_of(&program, Arc::new(old)));
             }
         }
         Ok(views)
+    }
+
+    /// The design document as it was in earlier revisions that are still there, the latest first.
+    pub(super) async fn earlier_programs(self: &Arc<Self>, id: &DocId) -> Result<Vec<Program>, ViewError> {
+        let Some(fetched) = self.fetch(id, Want::Tree).await? else { return Ok(Vec::new()) };
+        let Some(winner) = fetched.tree.winner().map(|leaf| leaf.rev) else { return Ok(Vec::new()) };
+        let history = revs_info(&fetched, &winner).into_iter().skip(1);
+        let readable = history.filter(|(_, status)| *status == RevStatus::Available).map(|(rev, _)| rev);
+        let revs = readable.take(limits::INDEX_SWAP_REVISIONS).collect();
+        let found = self.fetch(id, Want::Revisions { revs, latest: false }).await?;
+        let all = found.into_iter().flat_map(|fetched| fetched.found).filter_map(|(_, stored)| stored);
+        Ok(all.map(|stored| Program::new(self.instance(), id, &stored)).collect())
     }
 }
 

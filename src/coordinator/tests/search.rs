@@ -1,6 +1,6 @@
 //! Full-text searches over several ranges and nodes: one order, pages, groups, splits.
 
-use settee_search::search::{Group, Request, Sort};
+use settee_search::search::{Group, Request, Sort, nouveau};
 
 use super::cluster::{Cluster, write};
 use super::reshard::split_all;
@@ -145,4 +145,92 @@ async fn a_clean_up_removes_what_no_design_document_names() {
     database.clean_up_views().await.unwrap();
     put(&database, "_design/d", DESIGN).await;
     assert_eq!(size().await, 0);
+}
+
+/// Ids and totals of a search of the index with types.
+async fn typed(database: &Arc<Database>, request: nouveau::Request, bookmark: Option<String>) -> TypedPage {
+    let index = database.typed_search(&id("_design/t"), "i").await.unwrap();
+    index.ask_typed(TypedQuery { request, bookmark, update: true }).await.unwrap()
+}
+
+const TYPED: &str = r#"{"autoupdate":false,"nouveau":{"i":{"index":"function (doc) { index('text', 'default', doc.t);
+    index('double', 'n', doc.n, {store: true}); index('string', 'g', doc.g); }"}}}"#;
+
+fn by_number(query: &str, limit: usize) -> nouveau::Request {
+    let sort = vec!["n".to_owned()];
+    nouveau::Request { query: query.to_owned(), limit, top: 10, sort, ..nouveau::Request::default() }
+}
+
+fn typed_ids(page: &TypedPage) -> Vec<String> {
+    page.answer.rows.iter().map(|row| row.id.clone()).collect()
+}
+
+#[tokio::test]
+async fn pages_of_an_index_with_types_go_on_behind_a_split_and_on_every_node() {
+    let (world, coordinator, database) = database(2).await;
+    put(&database, "_design/t", &TYPED.replace('\n', " ")).await;
+    filled(&database).await;
+    let first = typed(&database, by_number("apple", 7), None).await;
+    assert_eq!((typed_ids(&first), first.answer.total), (numbered(0..7), DOCS as u64));
+    let counted = nouveau::Request { counts: Some(vec!["g".to_owned()]), ..by_number("apple", 1) };
+    let counts = typed(&database, counted, None).await.answer.counts.unwrap();
+    assert_eq!(counts["g"], ["g0", "g1", "g2"].map(|name| (name.to_owned(), 20)).into());
+    drop(database);
+    split_all(&coordinator, &world).await;
+    let database = coordinator.database("db").unwrap();
+    let next = typed(&database, by_number("apple", 4), Some(first.bookmark)).await;
+    assert_eq!(typed_ids(&next), numbered(7..11));
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 4, 1).await.unwrap();
+    write(&cluster.db(0), "_design/t", &TYPED.replace('\n', " "), None).await.unwrap();
+    for n in 0..12 {
+        write(&cluster.db(n % 3), &format!("d{n:02}"), &text(n), None).await.unwrap();
+    }
+    let mut bookmark = None;
+    for at in 0..3 {
+        let page = typed(&cluster.db(at), by_number("apple", 4), bookmark).await;
+        assert_eq!(typed_ids(&page), numbered(4 * at..4 * at + 4), "asked of node {at}");
+        bookmark = Some(page.bookmark);
+    }
+}
+
+#[tokio::test]
+async fn a_document_whose_fields_do_not_fit_stops_the_build_and_is_told() {
+    let (_world, _coordinator, database) = database(1).await;
+    put(&database, "_design/t", &TYPED.replace('\n', " ")).await;
+    put(&database, "a", r#"{"t":"apple","n":1,"g":"x"}"#).await;
+    assert_eq!(typed_ids(&typed(&database, by_number("apple", 5), None).await), ["a"]);
+    let function =
+        TYPED.replace('\n', " ").replace("index('string', 'g', doc.g)", "if (doc.g) index(doc.g, 'g', doc.n)");
+    put(&database, "_design/u", &function).await;
+    put(&database, "b", r#"{"t":"apple","n":2,"g":"double"}"#).await;
+    put(&database, "c", r#"{"t":"apple","n":3,"g":"stored"}"#).await;
+    put(&database, "d", r#"{"t":"apple","n":4}"#).await;
+    let index = || async { database.typed_search(&id("_design/u"), "i").await.unwrap() };
+    for _ in 0..2 {
+        let asked = TypedQuery { request: by_number("apple", 5), bookmark: None, update: true };
+        let refused = index().await.ask_typed(asked).await;
+        let Err(SearchFailure::Refused(SearchRefusal::Refused(reason))) = refused else { panic!("{refused:?}") };
+        assert_eq!(reason, "field g is of type STORED not DOUBLE");
+    }
+    let asked = TypedQuery { request: by_number("apple", 5), bookmark: None, update: false };
+    assert_eq!(typed_ids(&index().await.ask_typed(asked).await.unwrap()), ["b"]);
+}
+
+#[tokio::test]
+async fn the_index_before_answers_searches_until_the_new_one_is_built() {
+    let (_world, coordinator, database) = database(2).await;
+    filled(&database).await;
+    assert_eq!(page(&database, query("odd", 1)).await.answer.total, 30);
+    coordinator.config().set(("settee", "index_swap"), "ready", false).await.unwrap();
+    let rev = database.fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
+    let edited = DESIGN.replace('\n', " ").replace("'default', doc.t", "'default', doc.t + ' new'");
+    put(&database, "_design/d", &edited.replacen('{', &format!(r#"{{"_rev":"{rev}","#), 1)).await;
+    assert_eq!(page(&database, query("new", 1)).await.answer.total, 0, "of the definition before");
+    database.clean_up_views().await.unwrap();
+    assert_eq!(page(&database, query("odd", 1)).await.answer.total, 30, "it is kept");
+    while page(&database, query("new", 1)).await.answer.total == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(page(&database, query("new", 1)).await.answer.total, DOCS as u64);
 }

@@ -22,6 +22,7 @@ pub mod cluster;
 mod database;
 mod document;
 mod function;
+mod nouveau;
 mod query;
 mod replication;
 mod rules;
@@ -137,7 +138,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::Beyond(endpoint) => Box::pin(answer(ctx, *endpoint, request)).await,
         Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,
         Endpoint::SearchAnalyze => search::analyze(ctx, request).await,
-        Endpoint::NouveauAnalyze => Err(Problem::missing()),
+        Endpoint::NouveauAnalyze => nouveau::analyze(ctx, request).await,
         Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
         Endpoint::ClusterSetup => setup::handle(ctx, request).await,
         Endpoint::Cluster(rest) => cluster::handle(ctx, request, &rest).await,
@@ -166,6 +167,7 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Compact(ddoc) => database::compact(ctx, &request, db, ddoc.as_deref()).await,
         InDatabase::ViewCleanup => database::view_cleanup(ctx, &request, db).await,
         InDatabase::SearchCleanup => search::cleanup(ctx, &request, db).await,
+        InDatabase::NouveauCleanup => nouveau::cleanup(ctx, &request, db).await,
         InDatabase::EnsureFullCommit => database::ensure_full_commit(ctx, &request, db).await,
         InDatabase::Security => security::handle(ctx, request, db).await,
         InDatabase::RevsLimit => database::revs_limit(ctx, request, db).await,
@@ -225,6 +227,9 @@ async fn design_function(
         }
         ["_search" | "_search_info" | "_search_disk_size", ..] => {
             search::handle(ctx, request, db, (id, parts.as_slice()), partition).await
+        }
+        ["_nouveau" | "_nouveau_info", ..] => {
+            nouveau::handle(ctx, request, db, (id, parts.as_slice()), partition).await
         }
         _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }

@@ -81,7 +81,8 @@ fn reads(at: &InDatabase, verb: Verb) -> bool {
             | InDatabase::Snapshot
             | InDatabase::SyncShards
             | InDatabase::ViewCleanup
-            | InDatabase::SearchCleanup,
+            | InDatabase::SearchCleanup
+            | InDatabase::NouveauCleanup,
             Verb::Post,
         ) => false,
         _ => true,

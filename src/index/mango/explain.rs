@@ -6,7 +6,7 @@ use super::bookmark::NIL;
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::planner::{is_covering, is_usable};
 use super::request::FindRequest;
-use super::text::{TextIndex, TextQuery};
+use super::text::{TextIndex, TextKind, TextQuery};
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 use crate::document::selector::{FieldRange, IndexRange};
@@ -86,11 +86,12 @@ pub fn explain_text(
     answer.push("skip", request.skip);
     answer.push("fields", fields(request));
     answer.push("index_candidates", candidates(request, &Err(()), indexes));
-    answer.push("selector_hints", Value::Array(vec![hints(request), text_hints(request, query)]));
+    answer.push("selector_hints", Value::Array(vec![hints(request), text_hints(request, query, index.kind)]));
     answer.push("query", query.text.as_str());
     answer.push("partition", asked.partition.map_or(Value::Null, Value::from));
     let parts = sort.iter().map(|part| part.as_str().into()).collect::<Vec<Value>>();
-    answer.push("sort", if parts.is_empty() { "relevance".into() } else { Value::Array(parts) });
+    let by_relevance = if index.kind == TextKind::Plain { "relevance".into() } else { Value::Null };
+    answer.push("sort", if parts.is_empty() { by_relevance } else { Value::Array(parts) });
     Value::Object(answer)
 }
 
@@ -164,13 +165,13 @@ fn hints(request: &FindRequest) -> Value {
 }
 
 /// Which fields a text index would be asked for.
-fn text_hints(request: &FindRequest, query: &TextQuery) -> Value {
+fn text_hints(request: &FindRequest, query: &TextQuery, kind: TextKind) -> Value {
     let name = |field: &String| field.rsplit_once(':').map_or(field.clone(), |(name, _)| name.to_owned());
     let indexable: BTreeSet<String> = query.fields.iter().flatten().map(name).collect();
     let others: Vec<Value> =
         request.selector.fields().into_iter().filter(|name| !indexable.contains(*name)).map(Value::from).collect();
     object([
-        ("type", "text".into()),
+        ("type", kind.name().into()),
         ("indexable_fields", indexable.into_iter().map(Value::from).collect::<Vec<_>>().into()),
         ("unindexable_fields", others.into()),
     ])

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use settee_search::document::Document;
+use settee_search::document::{Document, Field};
+use settee_search::schema::{FieldType, Schema};
 
 use super::SearchIndex;
 use super::mapper::Indexing;
@@ -56,6 +57,15 @@ impl SearchIndex {
                 tracing::debug!(%error, ?index, "a search index was not built in the background");
             }
         });
+    }
+
+    /// Whether it was complete once, or is now: an index that was is at most a little behind.
+    pub async fn is_ready(&self) -> Result<bool, ShardError> {
+        if self.slot.known().complete_at > 0 {
+            return Ok(true);
+        }
+        let (target, _) = self.goal().await?;
+        Ok(self.header().await?.is_some_and(|header| header.position >= target))
     }
 
     async fn update_at(&self, gently: bool) -> Result<(), IndexError> {
@@ -177,8 +187,8 @@ impl SearchIndex {
             gone.extend(asked.into_iter().zip(found).filter(|(_, gone)| *gone).map(|(id, _)| id));
         }
         let documents = gone.into_iter().map(|id| (id.as_str().to_owned(), None)).collect();
-        let position = header.position;
-        self.write(Batch { from: header, position, purge_position, documents, segment: None }).await
+        let (position, schema) = (header.position, header.schema.clone());
+        self.write(Batch { from: header, position, purge_position, schema, documents, segment: None }).await
     }
 
     /// Indexes the documents of the next changes. Whether there were no more.
@@ -205,10 +215,42 @@ impl SearchIndex {
         let mut fields = fields.into_iter();
         let of = |seen: bool| if seen { fields.next().flatten() } else { None };
         let indexed: Vec<Indexing> = seen.into_iter().map(of).collect();
-        let (documents, segment) = self.segment(rows.into_iter().take(read).zip(indexed).collect()).await;
+        let mut indexed: Vec<((u64, DocId), Indexing)> = rows.into_iter().take(read).zip(indexed).collect();
+        let (schema, misfit) = self.types(&header, &mut indexed);
+        // What stands before a document that does not fit is indexed; that document is met again by the next build.
+        let position = match (&misfit, indexed.last()) {
+            (None, _) => position,
+            (Some(_), Some(((number, _), _))) => *number,
+            (Some(_), None) => header.position,
+        };
+        let (documents, segment) = self.segment(indexed).await;
         let purge_position = header.purge_position;
-        let header = self.write(Batch { from: header, position, purge_position, documents, segment }).await?;
-        Ok((header, is_last && read == all))
+        let header = self.write(Batch { from: header, position, purge_position, schema, documents, segment }).await?;
+        match misfit {
+            Some(reason) => Err(IndexError::Misfit(reason)),
+            None => Ok((header, is_last && read == all)),
+        }
+    }
+
+    /// The types of fields behind a batch. Of a batch with a document whose fields do not fit, only what stands before
+    /// it is left, and the reason is told.
+    fn types(&self, header: &SearchHeader, indexed: &mut Vec<((u64, DocId), Indexing)>) -> (Schema, Option<String>) {
+        let mut schema = header.schema.clone();
+        if !self.definition.is_typed() {
+            return (schema, None);
+        }
+        for at in 0..indexed.len() {
+            let Some(fields) = &indexed[at].1 else { continue };
+            if fields.iter().all(|field| schema.get(&field.name) == Some(FieldType::of(field))) {
+                continue;
+            }
+            let before = schema.clone();
+            if let Err(reason) = check_names(fields).and_then(|()| schema.note(fields)) {
+                indexed.truncate(at);
+                return (before, Some(reason));
+            }
+        }
+        (schema, None)
     }
 
     /// The segment of documents and their numbers.
@@ -259,6 +301,19 @@ impl SearchIndex {
             // It was removed meanwhile, as the shard copy was.
             None => Ok(self.header().await?.unwrap_or_default()),
         }
+    }
+}
+
+/// Refuses names of fields that queries cannot name: letters, digits, `_` and `.`, a letter first, or behind a `$`.
+fn check_names(fields: &[Field]) -> Result<(), String> {
+    let is_name = |name: &str| {
+        let rest = name.strip_prefix('$').unwrap_or(name);
+        let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        rest.starts_with(|c: char| c.is_ascii_alphabetic()) && rest.chars().all(is_inner)
+    };
+    match fields.iter().position(|field| !is_name(&field.name)) {
+        None => Ok(()),
+        Some(at) => Err(format!("fields[{at}].name must match \"^\\$?[a-zA-Z][a-zA-Z0-9_]*$\"")),
     }
 }
 

@@ -21,18 +21,33 @@ pub struct ScriptSearchMapper {
     scripts: Scripts,
     program: Program,
     source: String,
+    is_typed: bool,
 }
 
 impl ScriptSearchMapper {
     /// The function `source` of `program`.
     pub fn new(scripts: &Scripts, program: &Program, source: &str) -> ScriptSearchMapper {
-        ScriptSearchMapper { scripts: scripts.clone(), program: program.clone(), source: source.to_owned() }
+        ScriptSearchMapper {
+            scripts: scripts.clone(),
+            program: program.clone(),
+            source: source.to_owned(),
+            is_typed: false,
+        }
+    }
+
+    /// The function `source` of `program`, whose fields have types.
+    pub fn typed(scripts: &Scripts, program: &Program, source: &str) -> ScriptSearchMapper {
+        ScriptSearchMapper { is_typed: true, ..ScriptSearchMapper::new(scripts, program, source) }
     }
 }
 
 impl SearchMapper for ScriptSearchMapper {
     fn fields<'a>(&'a self, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Indexing>, IndexError>> {
         Box::pin(async move {
+            if self.is_typed {
+                let calls = self.scripts.index_typed(&self.program, &self.source, docs).await?;
+                return Ok(calls.iter().map(|calls| typed_indexing(calls)).collect());
+            }
             let calls = self.scripts.index(&self.program, &self.source, docs).await?;
             Ok(calls.iter().map(|calls| indexing(calls)).collect())
         })
@@ -58,6 +73,27 @@ fn field(call: &Value) -> Option<Field> {
     let boost = options.get("boost").and_then(number_of).map_or(1.0, |boost| boost as f32);
     let facet = options.get("facet").is_some_and(is_yes);
     let options = Options { store: options.get("store").is_some_and(is_stored), index: indexed, boost, facet };
+    Some(Field { name: name.as_str()?.to_owned(), value, options })
+}
+
+/// The fields that calls `[type, name, value, options]` make; none where there was no call.
+fn typed_indexing(calls: &[Value]) -> Indexing {
+    (!calls.is_empty()).then(|| calls.iter().filter_map(typed_field).collect())
+}
+
+fn typed_field(call: &Value) -> Option<Field> {
+    let [kind, name, value, options] = call.as_array()? else { return None };
+    let index = match kind.as_str()? {
+        "string" => Indexed::NotAnalyzedNoNorms,
+        "stored" => Indexed::Stored,
+        _ => Indexed::Analyzed,
+    };
+    let value = match value {
+        Value::String(text) => FieldValue::Text(text.clone()),
+        number => FieldValue::Number(number_of(number)?),
+    };
+    let store = options.as_object().and_then(|options| options.get("store")).is_some_and(is_yes);
+    let options = Options { store: store || index == Indexed::Stored, index, ..Options::default() };
     Some(Field { name: name.as_str()?.to_owned(), value, options })
 }
 
@@ -97,6 +133,8 @@ fn indexed(value: &Value) -> Indexed {
 
 #[cfg(test)]
 mod tests {
+    use settee_search::schema::FieldType;
+
     use super::*;
     use crate::document::json;
 
@@ -124,6 +162,23 @@ mod tests {
             assert_eq!(field(&format!("{{\"index\":{given}}}")).index, indexed, "{given}");
         }
         assert_eq!(field(r#"{"boost":2.5,"facet":true}"#), Options { boost: 2.5, facet: true, ..Options::default() });
+    }
+
+    #[test]
+    fn fields_with_types_are_of_the_types_that_they_say() {
+        let text = r#"[["string","s","a",{"store":true}],["text","t","a b",{}],["double","n",5,{}],["stored","x",1,{}],
+            ["double","n",null,{}]]"#;
+        let fields = typed_indexing(json::parse(text.as_bytes()).unwrap().as_array().unwrap()).unwrap();
+        let seen: Vec<(&str, FieldType, bool)> =
+            fields.iter().map(|f| (f.name.as_str(), FieldType::of(f), f.options.store)).collect();
+        let expected = [
+            ("s", FieldType::String, true),
+            ("t", FieldType::Text, false),
+            ("n", FieldType::Double, false),
+            ("x", FieldType::Stored, true),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(typed_indexing(&[]), None);
     }
 
     #[test]

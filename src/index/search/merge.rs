@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::SearchIndex;
-use super::open::{Lost, Opened, damaged};
+use super::open::{Lost, Opened, Share, damaged};
 use super::record::{Keys, SearchHeader, SegmentInfo};
 use super::write::{put_pieces, remove_segment, stored};
 use crate::index::IndexError;
@@ -66,7 +66,7 @@ impl SearchIndex {
             return Ok(None);
         }
         let some: Vec<Opened> = state.segments[which.clone()].to_vec();
-        let merged = self.on_segments(Pool::Build, &some, settee_search::segment::merge).await?;
+        let merged = self.on_segments(Pool::Build, Share::Large, &some, settee_search::segment::merge).await?;
         let merged = merged.map_err(|error| Lost::from(damaged(error)))?;
         let infos: Vec<SegmentInfo> = some.iter().map(|opened| opened.info).collect();
         self.store(header, &merged).await?;

@@ -25,14 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use settee_search::analysis::Analyzer;
-use settee_search::search::{Answer, Limits, Request, SearchError};
+use settee_search::schema::Schema;
+use settee_search::search::{Answer, Limits, Request, SearchError, nouveau};
+use settee_search::segment::Part;
 
 use super::tasks::{Owner, Tasks};
 use super::{IndexError, Indexes, Slot};
 use crate::limits;
 use crate::shard::ShardCopy;
 use crate::world::{Env, Pool};
-use open::Lost;
+use open::{Lost, Share};
 
 pub use definition::{Function, NoIndex, SearchDefinition, analyzer_of};
 pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper};
@@ -91,9 +93,17 @@ impl Drop for Waiting {
     }
 }
 
+/// Asks the segments of an index with a share of memory, as long as its last argument says that somebody waits.
+type Ask = dyn Fn(&[Part], &Schema, Share, &mut dyn FnMut() -> bool) -> Result<Answer, SearchError> + Send + Sync;
+
 /// Bounds of one search.
-fn limits_of_search() -> Limits {
-    Limits { terms: limits::SEARCH_TERMS_MAX, clauses: limits::SEARCH_CLAUSES_MAX, depth: limits::SEARCH_DEPTH_MAX }
+fn limits_of_search(share: Share) -> Limits {
+    Limits {
+        terms: limits::SEARCH_TERMS_MAX,
+        clauses: limits::SEARCH_CLAUSES_MAX,
+        depth: limits::SEARCH_DEPTH_MAX,
+        held: share.bytes(),
+    }
 }
 
 impl SearchIndex {
@@ -102,20 +112,49 @@ impl SearchIndex {
     /// # Errors
     /// [`SearchError`], within that what could not be read.
     pub async fn search(&self, request: Request) -> Result<Result<Answer, SearchError>, IndexError> {
+        let analyzer = self.analyzer.clone();
+        let ask = move |parts: &[Part], _: &Schema, share: Share, go_on: &mut dyn FnMut() -> bool| {
+            settee_search::search::search(parts, &analyzer, &request, &limits_of_search(share), go_on)
+        };
+        self.ask(Arc::new(ask)).await
+    }
+
+    /// As [`SearchIndex::search`], of an index with types.
+    pub async fn search_typed(&self, request: nouveau::Request) -> Result<Result<Answer, SearchError>, IndexError> {
+        let analyzer = self.analyzer.clone();
+        let ask = move |parts: &[Part], schema: &Schema, share: Share, go_on: &mut dyn FnMut() -> bool| {
+            nouveau::search(parts, (&analyzer, schema), &request, &limits_of_search(share), go_on)
+        };
+        self.ask(Arc::new(ask)).await
+    }
+
+    /// Asks with a small share of the node's memory, and where that is too little, with a large one.
+    async fn ask(&self, ask: Arc<Ask>) -> Result<Result<Answer, SearchError>, IndexError> {
+        for share in [Share::Small, Share::Large] {
+            let _turn = self.open.turn(share).await;
+            match self.ask_with(share, &ask).await? {
+                Err(SearchError::TooLarge) if share == Share::Small => {}
+                done => return Ok(done),
+            }
+        }
+        Err(IndexError::Stopped)
+    }
+
+    async fn ask_with(&self, share: Share, ask: &Arc<Ask>) -> Result<Result<Answer, SearchError>, IndexError> {
         let is_wanted = Arc::new(AtomicBool::new(true));
         let _waiting = Waiting(Arc::clone(&is_wanted));
-        let request = Arc::new(request);
         for _ in 0..limits::SEARCH_RESTARTS {
-            let (request, analyzer, wanted) = (Arc::clone(&request), self.analyzer.clone(), Arc::clone(&is_wanted));
-            let job = move |parts: &[settee_search::segment::Part]| {
+            let (ask, wanted) = (Arc::clone(ask), Arc::clone(&is_wanted));
+            let job = move |parts: &[Part], schema: &Schema| {
                 let mut go_on = || wanted.load(Ordering::Relaxed);
-                settee_search::search::search(parts, &analyzer, &request, &limits_of_search(), &mut go_on)
+                ask(parts, schema, share, &mut go_on)
             };
-            match self.on_state(job).await {
+            match self.on_state(share, job).await {
                 Err(Lost::Gone) => {}
                 Err(Lost::Failed(error)) => return Err(error),
+                Err(Lost::TooLarge) if share == Share::Small => return Ok(Err(SearchError::TooLarge)),
                 Err(Lost::TooLarge) => {
-                    let most = limits::SEARCH_HELD_BYTES >> 20;
+                    let most = share.bytes() >> 20;
                     let reason = format!("The search reads more than {most} MB of a shard's index.");
                     return Ok(Err(SearchError::TooCostly(reason)));
                 }
@@ -126,19 +165,24 @@ impl SearchIndex {
         Err(IndexError::Stopped)
     }
 
-    async fn on_state<T, J>(&self, job: J) -> Result<T, Lost>
+    async fn on_state<T, J>(&self, share: Share, job: J) -> Result<T, Lost>
     where
         T: Send + 'static,
-        J: Fn(&[settee_search::segment::Part]) -> T + Send + Sync + 'static,
+        J: Fn(&[Part], &Schema) -> T + Send + Sync + 'static,
     {
         let opened = self.state().await;
         let done = match opened {
-            Ok(state) => self.on_segments(Pool::Foreground, &state.segments, job).await,
+            Ok(state) => {
+                let schema = state.header.schema.clone();
+                let job = move |parts: &[Part]| job(parts, &schema);
+                self.on_segments(Pool::Foreground, share, &state.segments, job).await
+            }
             Err(lost) => Err(lost),
         };
         match &done {
             // What is kept may be of before a merge.
-            Err(Lost::Gone | Lost::TooLarge) => self.open.forget(self.cache_key()),
+            Err(Lost::Gone) => self.open.forget(self.cache_key()),
+            Err(Lost::TooLarge) if share == Share::Large => self.open.forget(self.cache_key()),
             _ => self.weigh_open(),
         }
         done

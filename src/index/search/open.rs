@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use settee_search::segment::{Deleted, Part, Segment, SegmentError};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::SearchIndex;
 use super::pieces::Pieces;
@@ -58,9 +59,41 @@ impl<E: Into<IndexError>> From<E> for Lost {
     }
 }
 
-/// What is open on a node.
-#[derive(Default)]
-pub(in crate::index) struct OpenIndexes(Mutex<Open>);
+/// What is open on a node, and the turns of its searches.
+pub(in crate::index) struct OpenIndexes {
+    open: Mutex<Open>,
+    /// Turns of searches that need little memory.
+    small: Semaphore,
+    /// Those of searches that need much.
+    large: Semaphore,
+}
+
+impl Default for OpenIndexes {
+    fn default() -> OpenIndexes {
+        OpenIndexes {
+            open: Mutex::default(),
+            small: Semaphore::new(limits::SEARCHES_AT_ONCE),
+            large: Semaphore::new(limits::SEARCHES_LARGE),
+        }
+    }
+}
+
+/// How much memory a search may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    Small,
+    Large,
+}
+
+impl Share {
+    /// Bytes that it may read, and hold beside them.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Share::Small => limits::SEARCH_SMALL_BYTES,
+            Share::Large => limits::SEARCH_HELD_BYTES,
+        }
+    }
+}
 
 #[derive(Default)]
 struct Open {
@@ -79,8 +112,16 @@ struct Kept {
 }
 
 impl OpenIndexes {
+    /// Waits for the turn of a search. Closed never; then it goes on without one.
+    pub(super) async fn turn(&self, share: Share) -> Option<SemaphorePermit<'_>> {
+        match share {
+            Share::Small => self.small.acquire().await.ok(),
+            Share::Large => self.large.acquire().await.ok(),
+        }
+    }
+
     fn get(&self, key: (ShardId, Signature)) -> Option<(State, bool)> {
-        let mut open = lock(&self.0);
+        let mut open = lock(&self.open);
         open.uses += 1;
         let used = open.uses;
         let kept = open.states.get_mut(&key)?;
@@ -90,7 +131,7 @@ impl OpenIndexes {
 
     /// Keeps a state that was read when there were so many commits, and of all states those that were used last.
     fn keep(&self, key: (ShardId, Signature), state: State, changes: u64) {
-        let mut open = lock(&self.0);
+        let mut open = lock(&self.open);
         open.uses += 1;
         let (used, is_current) = (open.uses, open.changes == changes);
         open.states.insert(key, Kept { state, is_current, used });
@@ -99,7 +140,7 @@ impl OpenIndexes {
 
     /// An index changes: what is kept of it helps to open it again.
     pub fn note_change(&self, key: (ShardId, Signature)) {
-        let mut open = lock(&self.0);
+        let mut open = lock(&self.open);
         open.changes += 1;
         if let Some(kept) = open.states.get_mut(&key) {
             kept.is_current = false;
@@ -108,14 +149,14 @@ impl OpenIndexes {
 
     /// An index is removed.
     pub fn forget(&self, key: (ShardId, Signature)) {
-        let mut open = lock(&self.0);
+        let mut open = lock(&self.open);
         open.changes += 1;
         open.states.remove(&key);
     }
 
     /// Commits so far.
     fn changes(&self) -> u64 {
-        lock(&self.0).changes
+        lock(&self.open).changes
     }
 }
 
@@ -220,12 +261,21 @@ impl SearchIndex {
         Ok(true)
     }
 
-    /// Runs a job on segments, again and again until it lacks nothing of them.
-    pub(super) async fn on_segments<T, J>(&self, pool: Pool, segments: &[Opened], job: J) -> Result<T, Lost>
+    /// Runs a job on segments, again and again until it lacks nothing of them, and reads no more than its share.
+    pub(super) async fn on_segments<T, J>(
+        &self,
+        pool: Pool,
+        share: Share,
+        segments: &[Opened],
+        job: J,
+    ) -> Result<T, Lost>
     where
         T: Send + 'static,
         J: Fn(&[Part]) -> T + Send + Sync + 'static,
     {
+        let memory = || segments.iter().map(|opened| opened.pieces.memory()).sum::<usize>();
+        // What others have read counts for the node, not for this search.
+        let begun_with = memory();
         let (job, parts) = (Arc::new(job), segments.iter().map(Opened::part).collect::<Arc<[Part]>>());
         loop {
             let refused = || segments.iter().map(|opened| opened.pieces.refused()).sum::<u64>();
@@ -239,7 +289,7 @@ impl SearchIndex {
             if !lacked {
                 return Ok(done);
             }
-            if segments.iter().map(|opened| opened.pieces.memory()).sum::<usize>() > limits::SEARCH_HELD_BYTES {
+            if memory().saturating_sub(begun_with) > share.bytes() {
                 return Err(Lost::TooLarge);
             }
         }
@@ -247,7 +297,7 @@ impl SearchIndex {
 
     /// Counts what a search read anew: what was not used for long goes.
     pub(super) fn weigh_open(&self) {
-        lock(&self.open.0).shrink();
+        lock(&self.open.open).shrink();
     }
 }
 

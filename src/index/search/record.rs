@@ -1,5 +1,7 @@
 //! Records of a full-text index: the values of the keys of `keys.rs`.
 
+use settee_search::schema::{FieldType, Schema};
+
 use crate::index::Signature;
 use crate::index::keys::{self, Part};
 use crate::shard::ShardId;
@@ -45,6 +47,23 @@ pub struct SearchHeader {
     pub next: u64,
     /// The segments.
     pub segments: Vec<SegmentInfo>,
+    /// The types of fields, of an index that has types.
+    pub schema: Schema,
+}
+
+/// The code of a type.
+fn code_of(kind: FieldType) -> u64 {
+    match kind {
+        FieldType::String => 0,
+        FieldType::Text => 1,
+        FieldType::Double => 2,
+        FieldType::Stored => 3,
+    }
+}
+
+fn type_of(code: u64) -> Result<FieldType, CodecError> {
+    let all = [FieldType::String, FieldType::Text, FieldType::Double, FieldType::Stored];
+    all.into_iter().find(|kind| code_of(*kind) == code).ok_or(CodecError::Overflow)
 }
 
 impl SearchHeader {
@@ -76,6 +95,15 @@ impl SearchHeader {
         for SegmentInfo { id, first, last, documents, deleted, bytes } in &self.segments {
             [id, first, last, documents, deleted, bytes].into_iter().for_each(|number| put_varint(&mut out, *number));
         }
+        // Without types it ends here, as before there were types.
+        if !self.schema.is_empty() {
+            put_varint(&mut out, self.schema.len() as u64);
+            for (name, kind) in self.schema.iter() {
+                put_varint(&mut out, code_of(kind));
+                put_varint(&mut out, name.len() as u64);
+                out.extend_from_slice(name.as_bytes());
+            }
+        }
         out
     }
 
@@ -93,8 +121,18 @@ impl SearchHeader {
                 let (id, first, last) = (n()?, n()?, n()?);
                 segments.push(SegmentInfo { id, first, last, documents: n()?, deleted: n()?, bytes: n()? });
             }
+            let mut types = Vec::new();
+            if !reader.is_empty() {
+                for _ in 0..reader.varint()? {
+                    let kind = type_of(reader.varint()?)?;
+                    let length = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+                    let name = String::from_utf8_lossy(reader.take(length)?).into_owned();
+                    types.push((name, kind));
+                }
+            }
             reader.finish()?;
-            Ok(Some(SearchHeader { position, purge_position, next, segments }))
+            let schema = types.into_iter().collect();
+            Ok(Some(SearchHeader { position, purge_position, next, segments, schema }))
         };
         read().map_err(|error: CodecError| StorageError::Corrupt(format!("header of a search index: {error}")))
     }
@@ -158,11 +196,18 @@ mod tests {
     #[test]
     fn headers_round_trip_and_damage_is_told() {
         let segment = SegmentInfo { id: 3, first: 5, last: 900, documents: 300, deleted: 2, bytes: 1 << 40 };
-        let header = SearchHeader { position: 901, purge_position: 2, next: 4, segments: vec![segment; 2] };
+        let segments = vec![segment; 2];
+        let plain = SearchHeader { position: 901, purge_position: 2, next: 4, segments, ..SearchHeader::default() };
+        assert_eq!(SearchHeader::decode(&plain.encode()), Ok(Some(plain.clone())));
+        let types = [("a", FieldType::Text), ("b", FieldType::Double), ("c", FieldType::Stored)];
+        let schema = types.into_iter().map(|(name, kind)| (name.to_owned(), kind)).collect();
+        let header = SearchHeader { schema, ..plain.clone() };
         assert_eq!(SearchHeader::decode(&header.encode()), Ok(Some(header.clone())));
         assert_eq!((header.documents(), header.deleted()), (596, 4));
         let bytes = header.encode();
-        assert!((1..bytes.len()).all(|end| SearchHeader::decode(&bytes[..end]).is_err()));
+        let without_types = plain.encode().len();
+        let cut = (1..bytes.len()).filter(|end| *end != without_types);
+        assert!(cut.into_iter().all(|end| SearchHeader::decode(&bytes[..end]).is_err()));
         assert_eq!(SearchHeader::decode(&[9, 9]), Ok(None));
     }
 }

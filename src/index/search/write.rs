@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use settee_search::schema::Schema;
 use settee_search::segment::Deleted;
 
 use super::SearchIndex;
@@ -14,6 +15,7 @@ use super::record::{self, Keys, SearchHeader, SegmentInfo};
 use crate::index::IndexError;
 use crate::limits;
 use crate::storage::{StorageError, View, WriteView};
+use crate::world::buggify::{Mutation, mutated};
 
 /// What a batch changes.
 pub(super) struct Batch {
@@ -22,6 +24,8 @@ pub(super) struct Batch {
     /// Where it stands then.
     pub position: u64,
     pub purge_position: u64,
+    /// The types of fields from now on.
+    pub schema: Schema,
     /// Documents with the numbers that they have from now on; `None`: they are not in the index.
     pub documents: Vec<(String, Option<u64>)>,
     /// The segment of those with a number, where there are some.
@@ -31,9 +35,19 @@ pub(super) struct Batch {
 impl SearchIndex {
     /// Commits a batch; the header that is stored then, or `None` where another one is stored than it began from. It
     /// goes on when the caller stops waiting.
-    pub(super) async fn commit(&self, batch: Batch) -> Result<Option<SearchHeader>, IndexError> {
+    pub(super) async fn commit(&self, mut batch: Batch) -> Result<Option<SearchHeader>, IndexError> {
         let index = self.clone();
         let keys = Keys(self.copy.id(), self.definition.signature);
+        if mutated(Mutation::SearchPositionFirst) {
+            let (position, purge_position) = (batch.position, batch.purge_position);
+            batch.from = SearchHeader { position, purge_position, ..batch.from };
+            let (key, early) = (keys.header(), batch.from.encode());
+            let work = move |view: &mut WriteView<'_>| {
+                view.put(key, early);
+                Ok(Ok::<_, Infallible>(()))
+            };
+            self.copy.write_records(work).await.map(|Ok(())| ())?;
+        }
         let committed = self.env.spawn_with(async move {
             let work = move |view: &mut WriteView<'_>| Ok(Ok::<_, Infallible>(batch.apply(view, keys)?));
             let written = index.copy.write_records(work).await;
@@ -65,14 +79,17 @@ pub(super) fn remove_segment(view: &mut WriteView<'_>, keys: Keys, segment: &Seg
 
 impl Batch {
     fn apply(self, view: &mut WriteView<'_>, keys: Keys) -> Result<Option<SearchHeader>, StorageError> {
-        let Batch { from, position, purge_position, documents, segment } = self;
+        let Batch { from, position, purge_position, schema, documents, segment } = self;
         if stored(view, keys)?.unwrap_or_default() != from {
             return Ok(None);
         }
-        let mut header = SearchHeader { position, purge_position, ..from };
+        let mut header = SearchHeader { position, purge_position, schema, ..from };
         let mut deleted: BTreeMap<u64, Deleted> = BTreeMap::new();
         for (id, number) in &documents {
             let key = keys.document(id);
+            if number.is_none() && mutated(Mutation::SearchHitStays) {
+                continue;
+            }
             if let Some(before) = view.get(&key)? {
                 mark(view, keys, (&mut header, &mut deleted), record::decode_number(&before)?)?;
             }

@@ -80,6 +80,10 @@ impl Terms {
                     self.extract(&clause.query, 1.0, tokens, depth + 1);
                 }
             }
+            Query::Minimum { query, .. } => self.extract(query, boost, tokens, depth + 1),
+            Query::From { lower, has_lower, .. } => {
+                self.matching(tokens, boost, |text| text > lower.as_str() || *has_lower && text == lower);
+            }
             Query::Phrase { words, slop, .. } => self.phrase(words, *slop, boost, tokens),
             Query::Prefix { prefix, .. } => self.matching(tokens, boost, |text| text.starts_with(prefix)),
             Query::Range { lower, upper, has_lower, has_upper, .. } => self.matching(tokens, boost, |text| {

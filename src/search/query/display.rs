@@ -16,6 +16,7 @@ impl fmt::Display for Query {
             Query::Range { field, lower, upper, has_lower, has_upper } => {
                 range(f, field, lower, upper, (*has_lower, *has_upper))
             }
+            Query::From { field, lower, has_lower } => range(f, field, lower, "*", (*has_lower, true)),
             Query::NumberRange { field, lower, upper, has_lower, has_upper } => {
                 range(f, field, &double_text(*lower), &double_text(*upper), (*has_lower, *has_upper))
             }
@@ -41,6 +42,7 @@ impl fmt::Display for Query {
                 }
                 Ok(())
             }
+            Query::Minimum { query, minimum } => write!(f, "({query})~{minimum}"),
             Query::Boost { query, boost } if query.is_boolean() => write!(f, "({query})^{}", float_text(*boost)),
             Query::Boost { query, boost } => write!(f, "{query}^{}", float_text(*boost)),
         }

@@ -93,7 +93,7 @@ const fn unit(byte: u8) -> u16 {
     byte as u16
 }
 
-fn is_space(c: u16) -> bool {
+pub(super) fn is_space(c: u16) -> bool {
     matches!(c, 0x20 | 0x09 | 0x0a | 0x0d | 0x3000)
 }
 

@@ -10,8 +10,6 @@ use crate::segment::{Column, Docs, Found, Kind, Part, Positions, Segment};
 
 /// Steps between two questions whether to go on.
 const STEPS: u32 = 2_048;
-/// Bytes of postings, norms and sets that the clauses of a query may hold of one part.
-const MAX_HELD: usize = 256 << 20;
 
 /// What one search may still do.
 pub(crate) struct Budget<'a> {
@@ -59,9 +57,9 @@ impl<'a> Budget<'a> {
 
     /// Counts memory that is held to the end of a part.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), SearchError> {
-        self.held += bytes;
-        if self.planned + self.held > MAX_HELD {
-            return Err(SearchError::TooCostly("the query is too costly: its clauses match too many documents".into()));
+        self.held = self.held.saturating_add(bytes);
+        if self.planned.saturating_add(self.held) > self.limits.held {
+            return Err(SearchError::TooLarge);
         }
         Ok(())
     }
@@ -105,7 +103,7 @@ impl<'a> Budget<'a> {
         if let Some(known) = self.lists.get(&start) {
             return Ok(known.clone());
         }
-        self.hold(usize::try_from(length).unwrap_or(usize::MAX).min(MAX_HELD + 1))?;
+        self.hold(usize::try_from(length).unwrap_or(usize::MAX).min(self.limits.held.saturating_add(1)))?;
         let bytes = part.segment.read(start, length)?;
         self.lists.insert(start, bytes.clone());
         Ok(bytes)

@@ -5,18 +5,22 @@ use super::bits::Bits;
 use super::budget::Budget;
 use super::phrase::Phrase;
 use super::plan::{Node, Words, documents};
+use super::similarity::Lengths;
 use crate::query::Occur;
 use crate::segment::{Column, Docs, Part, norm_value};
 
 /// Behind the last document.
 pub(crate) const END: u32 = u32::MAX;
 
-/// Length norms of a field in one part.
-pub(crate) struct Norms(Option<Column>);
+/// Length norms of a field in one part, and what they do to scores by BM25.
+pub(crate) struct Norms(Option<Column>, Option<Lengths>);
 
 impl Norms {
     /// The score of a frequency under a weight.
     fn score(&self, doc: u32, frequency: f32, weight: f32) -> f32 {
+        if let Some(lengths) = &self.1 {
+            return lengths.score(frequency, self.0.as_ref().map(|norms| norms.get(doc) as u8), weight);
+        }
         let raw = f64::from(frequency).sqrt() as f32 * weight;
         match &self.0 {
             Some(norms) => raw * norm_value(norms.get(doc) as u8),
@@ -41,6 +45,8 @@ pub(crate) struct Boolean {
     should: Vec<Matcher>,
     not: Vec<Matcher>,
     coord: Vec<f32>,
+    /// How many of `should` have to match.
+    minimum: u32,
     doc: u32,
 }
 
@@ -53,10 +59,13 @@ impl Matcher {
             Node::Constant { query, score, .. } => {
                 Matcher::Set { bits: documents(query, part, budget)?, doc: 0, score: *score }
             }
-            Node::Words { words, weight, .. } => Matcher::words(words, *weight, (part, place), budget)?,
-            Node::Boolean { clauses, coord, .. } => {
-                let coord = coord.clone();
-                let mut boolean = Boolean { must: Vec::new(), should: Vec::new(), not: Vec::new(), coord, doc: 0 };
+            Node::Words { words, weight, lengths, .. } => {
+                Matcher::words(words, (*weight, lengths), (part, place), budget)?
+            }
+            Node::Boolean { clauses, coord, minimum, .. } => {
+                let (coord, minimum) = (coord.clone(), *minimum);
+                let (must, should, not) = (Vec::new(), Vec::new(), Vec::new());
+                let mut boolean = Boolean { must, should, not, coord, minimum, doc: 0 };
                 for (occur, node) in clauses {
                     let matcher = Matcher::new(node, part, place, budget)?;
                     match (occur, matcher) {
@@ -67,7 +76,8 @@ impl Matcher {
                         (Occur::MustNot, matcher) => boolean.not.push(matcher),
                     }
                 }
-                if boolean.must.is_empty() && boolean.should.is_empty() {
+                let is_short = boolean.should.len() < minimum as usize;
+                if is_short || boolean.must.is_empty() && boolean.should.is_empty() {
                     return Ok(Matcher::Nothing);
                 }
                 Matcher::Boolean(Box::new(boolean))
@@ -77,26 +87,26 @@ impl Matcher {
 
     fn words(
         words: &Words,
-        weight: f32,
+        (weight, lengths): (f32, &Option<Lengths>),
         (part, place): (&Part, usize),
         budget: &mut Budget<'_>,
     ) -> Result<Matcher, SearchError> {
+        let norms = |field: &str, budget: &mut Budget<'_>| -> Result<Norms, SearchError> {
+            Ok(Norms(budget.norms(part, field)?, lengths.clone()))
+        };
         Ok(match words {
             Words::Term { field, found } => match &found[place] {
                 Some(found) => {
                     let docs = budget.docs(part, found)?;
-                    Matcher::Term { docs, doc: 0, frequency: 0, weight, norms: Norms(budget.norms(part, field)?) }
+                    Matcher::Term { docs, doc: 0, frequency: 0, weight, norms: norms(field, budget)? }
                 }
                 None => Matcher::Nothing,
             },
             Words::Number { docs } => Matcher::Number { docs: docs[place].clone(), at: 0, frequency: 0, weight },
             Words::Phrase { field, slots, slop } => match Phrase::new(slots, *slop, (part, place), budget)? {
-                Some(phrase) => Matcher::Phrase {
-                    phrase: Box::new(phrase),
-                    doc: 0,
-                    weight,
-                    norms: Norms(budget.norms(part, field)?),
-                },
+                Some(phrase) => {
+                    Matcher::Phrase { phrase: Box::new(phrase), doc: 0, weight, norms: norms(field, budget)? }
+                }
                 None => Matcher::Nothing,
             },
         })
@@ -205,8 +215,21 @@ impl Boolean {
                     continue 'next;
                 }
             }
+            if self.minimum > 0 && self.matching(found, budget)? < self.minimum {
+                target = found + 1;
+                continue 'next;
+            }
             return Ok(found);
         }
+    }
+
+    /// How many optional clauses match a document.
+    fn matching(&mut self, doc: u32, budget: &mut Budget<'_>) -> Result<u32, SearchError> {
+        let mut count = 0;
+        for matcher in &mut self.should {
+            count += u32::from(matcher.advance(doc, budget)? == doc);
+        }
+        Ok(count)
     }
 
     fn score(&mut self, doc: u32, budget: &mut Budget<'_>) -> Result<f32, SearchError> {

@@ -28,7 +28,7 @@ struct Numeric(Option<Column>);
 
 impl Numeric {
     fn read(part: &Part, name: &str) -> Result<Numeric, SearchError> {
-        let field = part.segment.field(Kind::Words, name);
+        let field = part.segment.sorted_by(name);
         Ok(Numeric(field.map(|field| part.segment.column(&field.meta.numbers)).transpose()?))
     }
 
@@ -147,6 +147,9 @@ impl<'a> Order<'a> {
                 (Source::Score, SortValue::Number(score)) => sortable(*score),
                 (Source::Number, SortValue::Document(number)) => *number,
                 (Source::Numeric(_) | Source::Distance { .. }, SortValue::Number(number)) => sortable(*number),
+                // A shard that did not know the field had null for it.
+                (Source::Numeric(_), SortValue::Text(None)) => sortable(0.0),
+                (Source::Text(None), SortValue::Number(_)) => u64::MAX,
                 (Source::Text(_), SortValue::Text(None)) => 0,
                 (Source::Text(None), SortValue::Text(Some(_))) => u64::MAX,
                 (Source::Text(Some((field, _))), SortValue::Text(Some(text))) => text_key(field, text),
@@ -185,7 +188,7 @@ fn haversine(from: (f64, f64), to: (f64, f64)) -> f64 {
 }
 
 fn text_column<'a>(part: &'a Part, name: &str) -> Result<Option<(&'a Field, Column)>, SearchError> {
-    let Some(field) = part.segment.field(Kind::Words, name) else { return Ok(None) };
+    let Some(field) = part.segment.sorted_by(name) else { return Ok(None) };
     Ok(Some((field, part.segment.column(&field.meta.greatest)?)))
 }
 

@@ -1,12 +1,16 @@
 //! A query with the statistics of a shard: what it matches, and the weight of each part of it.
 //!
-//! Weights are those of Lucene's DefaultSimilarity, in its order of operations on floats of 32 bits. The frequency of a
-//! word counts all documents of all segments, deleted ones too until a merge leaves them out, as in Lucene; so do the
-//! shard's documents.
+//! Weights are those of Lucene's DefaultSimilarity, or of its BM25Similarity (`similarity.rs`), in their order of
+//! operations on floats of 32 bits. The frequency of a word counts all documents of all segments, deleted ones too until
+//! a merge leaves them out, as in Lucene; so do the shard's documents.
+
+use std::collections::BTreeMap;
 
 use super::SearchError;
 use super::budget::Budget;
+use super::similarity::{Field, Lengths};
 use super::words::{Nearest, places};
+use crate::document::Scoring;
 use crate::query::{Clause, Occur, Query};
 use crate::segment::{Found, Kind, Part, WINDOW, Window, sortable};
 
@@ -17,12 +21,14 @@ pub(crate) enum Node {
     /// All matches score alike.
     Constant { query: Query, boost: f32, score: f32 },
     /// Matches score by their words.
-    Words { words: Words, boost: f32, idf: f32, weight: f32 },
+    Words { words: Words, boost: f32, idf: f32, weight: f32, lengths: Option<Lengths> },
     Boolean {
         clauses: Vec<(Occur, Node)>,
         boost: f32,
         /// The factor of so many clauses that match.
         coord: Vec<f32>,
+        /// How many of the optional clauses have to match.
+        minimum: u32,
     },
 }
 
@@ -56,17 +62,25 @@ pub(crate) struct Planner<'a, 'b> {
     pub(crate) parts: &'a [Part],
     pub(crate) budget: &'a mut Budget<'b>,
     documents: u64,
+    scoring: Scoring,
+    /// What BM25 knows of fields.
+    fields: BTreeMap<String, Field>,
 }
 
 impl<'a, 'b> Planner<'a, 'b> {
     pub(crate) fn new(parts: &'a [Part], budget: &'a mut Budget<'b>) -> Planner<'a, 'b> {
         let documents = parts.iter().map(|part| u64::from(part.segment.document_count())).sum();
-        Planner { parts, budget, documents }
+        let scoring = parts.first().map_or(Scoring::TfIdf, |part| part.segment.scoring());
+        Planner { parts, budget, documents, scoring, fields: BTreeMap::new() }
     }
 
     /// The whole query, weighed.
     pub(crate) fn plan(&mut self, query: &Query) -> Result<Node, SearchError> {
         let mut node = self.node(query, 1.0)?;
+        if self.scoring == Scoring::Bm25 {
+            node.weigh(1.0);
+            return Ok(node);
+        }
         let norm = (1.0 / f64::from(node.squares()).sqrt()) as f32;
         node.normalize(if norm.is_finite() { norm } else { 1.0 }, 1.0);
         Ok(node)
@@ -78,12 +92,14 @@ impl<'a, 'b> Planner<'a, 'b> {
             Query::Nothing => Node::Nothing,
             Query::Boost { query, boost: own } => self.node(query, boost * own)?,
             Query::Boolean { clauses, has_coord } => self.boolean(clauses, *has_coord, boost)?,
+            Query::Minimum { query, minimum } => self.minimum(query, *minimum, boost)?,
             Query::Fuzzy { field, text, edits } => self.fuzzy(query, field, text, *edits, boost)?,
             Query::Term { field, text } => self.term(field, text, boost)?,
             Query::Number { field, value } => self.number(field, *value, boost)?,
             Query::Phrase { field, words, slop } => self.phrase(field, words, *slop, boost)?,
             Query::All
             | Query::Range { .. }
+            | Query::From { .. }
             | Query::NumberRange { .. }
             | Query::Prefix { .. }
             | Query::Wildcard { .. }
@@ -100,6 +116,14 @@ impl<'a, 'b> Planner<'a, 'b> {
         Ok(Node::boolean(nodes?, has_coord, boost))
     }
 
+    fn minimum(&mut self, query: &Query, least: u32, boost: f32) -> Result<Node, SearchError> {
+        let mut node = self.node(query, boost)?;
+        if let Node::Boolean { minimum, .. } = &mut node {
+            *minimum = least;
+        }
+        Ok(node)
+    }
+
     fn fuzzy(&mut self, query: &Query, field: &str, text: &str, edits: u8, boost: f32) -> Result<Node, SearchError> {
         let mut nearest = Nearest::new(text, edits);
         for part in self.parts {
@@ -108,6 +132,9 @@ impl<'a, 'b> Planner<'a, 'b> {
             }
         }
         let mut nodes = Vec::new();
+        if self.scoring == Scoring::Bm25 {
+            return self.blended(field, nearest.words(), boost);
+        }
         for (word, similarity) in nearest.words() {
             nodes.push((Occur::Should, self.term(field, &word, boost * similarity)?));
         }
@@ -130,14 +157,51 @@ impl<'a, 'b> Planner<'a, 'b> {
         Ok((found, documents))
     }
 
-    fn idf(&self, documents: u64) -> f32 {
+    /// Words that score as if each was in as many documents as the most frequent of them.
+    fn blended(&mut self, field: &str, words: Vec<(String, f32)>, boost: f32) -> Result<Node, SearchError> {
+        let mut all = Vec::with_capacity(words.len());
+        let mut most = 0;
+        for (word, similarity) in words {
+            let (found, documents) = self.find(field, &word)?;
+            most = most.max(documents);
+            all.push((found, similarity));
+        }
+        let idf = self.idf(field, most);
+        let lengths = self.lengths(field);
+        let node = |(found, similarity): (Vec<Option<Found>>, f32)| {
+            let words = Words::Term { field: field.to_owned(), found };
+            let boost = boost * similarity;
+            (Occur::Should, Node::Words { words, boost, idf, weight: 0.0, lengths: lengths.clone() })
+        };
+        let mut nodes: Vec<(Occur, Node)> = all.into_iter().map(node).collect();
+        Ok(if nodes.len() == 1 { nodes.remove(0).1 } else { Node::boolean(nodes, false, 1.0) })
+    }
+
+    /// What BM25 knows of a field; `None` where it does not score.
+    fn known(&mut self, field: &str) -> Option<&Field> {
+        if self.scoring == Scoring::TfIdf {
+            return None;
+        }
+        let parts = self.parts;
+        Some(self.fields.entry(field.to_owned()).or_insert_with(|| Field::of(parts, field)))
+    }
+
+    fn lengths(&mut self, field: &str) -> Option<Lengths> {
+        self.known(field).map(|field| field.lengths.clone())
+    }
+
+    fn idf(&mut self, field: &str, documents: u64) -> f32 {
+        if let Some(field) = self.known(field) {
+            return field.idf(documents);
+        }
         ((self.documents as f64 / (documents + 1) as f64).ln() + 1.0) as f32
     }
 
     fn term(&mut self, field: &str, text: &str, boost: f32) -> Result<Node, SearchError> {
         let (found, documents) = self.find(field, text)?;
         let words = Words::Term { field: field.to_owned(), found };
-        Ok(Node::Words { words, boost, idf: self.idf(documents), weight: 0.0 })
+        let (idf, lengths) = (self.idf(field, documents), self.lengths(field));
+        Ok(Node::Words { words, boost, idf, weight: 0.0, lengths })
     }
 
     fn number(&mut self, field: &str, value: f64, boost: f32) -> Result<Node, SearchError> {
@@ -152,7 +216,8 @@ impl<'a, 'b> Planner<'a, 'b> {
             documents += of_part.chunk_by(|a, b| a == b).count() as u64;
             docs.push(of_part);
         }
-        Ok(Node::Words { words: Words::Number { docs }, boost, idf: self.idf(documents), weight: 0.0 })
+        let idf = self.idf(field, documents);
+        Ok(Node::Words { words: Words::Number { docs }, boost, idf, weight: 0.0, lengths: None })
     }
 
     fn phrase(
@@ -168,13 +233,14 @@ impl<'a, 'b> Planner<'a, 'b> {
             let mut found = Vec::with_capacity(choices.len());
             for word in choices {
                 let (of_word, documents) = self.find(field, word)?;
-                idf += self.idf(documents);
+                idf += self.idf(field, documents);
                 found.push(of_word);
             }
             slots.push(Slot { position: *position, words: choices.clone(), found });
         }
         let words = Words::Phrase { field: field.to_owned(), slots, slop };
-        Ok(Node::Words { words, boost, idf, weight: 0.0 })
+        let lengths = self.lengths(field);
+        Ok(Node::Words { words, boost, idf, weight: 0.0, lengths })
     }
 }
 
@@ -183,7 +249,20 @@ impl Node {
         let most = clauses.iter().filter(|(occur, _)| *occur != Occur::MustNot).count();
         let factor = |count: usize| if has_coord && most > 1 { count as f32 / most as f32 } else { 1.0 };
         let coord = (0..=most).map(factor).collect();
-        Node::Boolean { clauses, boost, coord }
+        Node::Boolean { clauses, boost, coord, minimum: 0 }
+    }
+
+    /// Weighs it for BM25 within a query of the weight `top`.
+    fn weigh(&mut self, top: f32) {
+        match self {
+            Node::Nothing => {}
+            Node::Constant { boost, score, .. } => *score = *boost * top,
+            Node::Words { boost, idf, weight, .. } => *weight = *boost * top * *idf,
+            Node::Boolean { clauses, boost, coord, .. } => {
+                coord.clear();
+                clauses.iter_mut().for_each(|(_, node)| node.weigh(top * *boost));
+            }
+        }
     }
 
     /// The sum of the squares of the weights.
@@ -224,6 +303,7 @@ pub(crate) fn documents(query: &Query, part: &Part, budget: &mut Budget<'_>) -> 
             return Ok(bits);
         }
         Query::Range { field, .. }
+        | Query::From { field, .. }
         | Query::NumberRange { field, .. }
         | Query::Prefix { field, .. }
         | Query::Wildcard { field, .. }

@@ -141,7 +141,7 @@ pub(super) fn search(
             groups.start(place, part)?;
         }
         let matched = facets.is_asked().then(|| Bits::new(part.segment.document_count()));
-        let mut in_part = InPart { matched, total: 0, hits: Vec::new() };
+        let mut in_part = InPart::new(matched);
         let matcher = Matcher::new(&node, part, place, &mut budget)?;
         in_part.collect((place, part), matcher, drilldown, (request, groups.as_mut()), &mut budget)?;
         total += in_part.total;
@@ -160,16 +160,20 @@ pub(super) fn search(
 }
 
 /// What a part's matches come to.
-struct InPart {
+pub(crate) struct InPart {
     /// The matches, where facets are counted.
-    matched: Option<Bits>,
-    total: u64,
+    pub(crate) matched: Option<Bits>,
+    pub(crate) total: u64,
     /// The first of them, where there are no groups.
-    hits: Vec<Placed>,
+    pub(crate) hits: Vec<Placed>,
 }
 
 impl InPart {
-    fn collect(
+    pub(crate) fn new(matched: Option<Bits>) -> InPart {
+        InPart { matched, total: 0, hits: Vec::new() }
+    }
+
+    pub(crate) fn collect(
         &mut self,
         (place, part): (usize, &Part),
         mut matcher: Matcher,

@@ -187,6 +187,13 @@ pub(crate) fn places(
                 each(place)?;
             }
         }
+        Query::From { lower, has_lower, .. } => {
+            let range = dictionary.range();
+            let mut stream = if *has_lower { range.ge(lower) } else { range.gt(lower) }.into_stream();
+            while let Some((_, place)) = stream.next() {
+                each(place)?;
+            }
+        }
         Query::Wildcard { pattern, .. } => {
             let mut languages = Languages::new();
             let start = languages.wildcard(pattern).map_err(|_| too_costly(query))?;

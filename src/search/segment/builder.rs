@@ -6,11 +6,11 @@ use std::hash::BuildHasherDefault;
 
 use bytes::Bytes;
 
-use super::codec::{norm_byte, put, put_bytes};
+use super::codec::{length_byte, norm_byte, put, put_bytes};
 use super::postings::Postings;
 use super::writer::{FieldRest, Kind, Writer, point};
 use crate::analysis::{Analyzer, Token};
-use crate::document::{Document, Field, ID, Indexed, Value};
+use crate::document::{Document, Field, ID, Indexed, Scoring, Value};
 
 /// Bytes of the longest word; longer ones are not indexed.
 const MAX_WORD: usize = 32_766;
@@ -81,6 +81,12 @@ impl Collected {
         self.places.push(Place { word, doc, position });
     }
 
+    /// Whether the document that was added last has a word.
+    fn has(&self, word: &str, doc: u32) -> bool {
+        let Some(id) = self.ids.get(word.as_bytes()) else { return false };
+        self.places.iter().rev().take_while(|place| place.doc == doc).any(|place| place.word == *id)
+    }
+
     /// Writes the field.
     fn write(self, writer: &mut Writer, documents: u32, kind: Kind, name: &str) {
         writer.start_field();
@@ -136,12 +142,64 @@ pub(crate) fn tokens(analyzer: &Analyzer, field: &str, text: &str) -> Vec<Token>
 }
 
 /// Collects documents.
-#[derive(Default)]
-struct Builder {
+struct Builder<'d> {
     fields: BTreeMap<(Kind, String), Collected>,
+    scoring: Scoring,
+    /// Fields that are sorted by the least of a document's values, as some document has several.
+    several: BTreeSet<&'d str>,
 }
 
-impl Builder {
+/// Whether matches are sorted by a field: numbers, and text as it is.
+fn is_sorted_by(field: &Field) -> bool {
+    match &field.value {
+        Value::Number(number) => number.is_finite() && field.options.index != Indexed::Stored,
+        _ => field.options.index == Indexed::NotAnalyzedNoNorms,
+    }
+}
+
+/// Fields with several values in one document.
+fn several(documents: &[Document]) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for document in documents {
+        let mut seen = BTreeSet::new();
+        for field in document.fields.iter().filter(|field| is_sorted_by(field)) {
+            if !seen.insert(field.name.as_str()) {
+                found.insert(field.name.as_str());
+            }
+        }
+    }
+    found
+}
+
+impl Builder<'_> {
+    /// Adds the least value of each field that has several somewhere.
+    fn least(&mut self, doc: u32, document: &Document) {
+        let mut numbers: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut texts: BTreeMap<&str, &str> = BTreeMap::new();
+        for field in document.fields.iter().filter(|field| self.several.contains(field.name.as_str())) {
+            if !is_sorted_by(field) {
+                continue;
+            }
+            match &field.value {
+                Value::Number(number) => {
+                    let least = numbers.entry(&field.name).or_insert(*number);
+                    *least = least.min(*number);
+                }
+                Value::Text(text) => {
+                    let least = texts.entry(&field.name).or_insert(text);
+                    *least = (*least).min(text);
+                }
+                Value::Bool(_) => {}
+            }
+        }
+        for (name, number) in numbers {
+            self.collected(Kind::Least, name).points.push((point(number), doc));
+        }
+        for (name, text) in texts {
+            self.collected(Kind::Least, name).add(text, doc, 0);
+        }
+    }
+
     fn document(&mut self, doc: u32, document: &Document, analyzer: &Analyzer) {
         let mut within: BTreeMap<&str, InDocument<'_>> = BTreeMap::new();
         self.one_token(ID, &document.id, doc, within.entry(ID).or_default());
@@ -149,6 +207,7 @@ impl Builder {
         for field in &document.fields {
             self.field(doc, field, analyzer, within.entry(&field.name).or_default());
         }
+        let scoring = self.scoring;
         for (name, state) in within {
             if state.length == 0 {
                 continue;
@@ -158,13 +217,24 @@ impl Builder {
                 collected.no_norms.push(doc);
             } else {
                 let length = (1.0 / f64::from(state.length).sqrt()) as f32;
-                collected.norms.push((doc, norm_byte(state.boost * length)));
+                let norm = match scoring {
+                    Scoring::TfIdf => norm_byte(state.boost * length),
+                    Scoring::Bm25 => length_byte(state.length),
+                };
+                collected.norms.push((doc, norm));
             }
+        }
+        if !self.several.is_empty() {
+            self.least(doc, document);
         }
     }
 
     fn words(&mut self, name: &str) -> &mut Collected {
-        self.fields.entry((Kind::Words, name.to_owned())).or_default()
+        self.collected(Kind::Words, name)
+    }
+
+    fn collected(&mut self, kind: Kind, name: &str) -> &mut Collected {
+        self.fields.entry((kind, name.to_owned())).or_default()
     }
 
     fn one_token(&mut self, name: &str, text: &str, doc: u32, state: &mut InDocument<'_>) {
@@ -175,10 +245,11 @@ impl Builder {
 
     fn field<'a>(&mut self, doc: u32, field: &'a Field, analyzer: &Analyzer, state: &mut InDocument<'a>) {
         let options = &field.options;
-        if options.index != Indexed::No && !matches!(field.value, Value::Number(_)) {
+        if !matches!(options.index, Indexed::No | Indexed::Stored) && !matches!(field.value, Value::Number(_)) {
             state.pass_end(&field.name, analyzer);
         }
         match &field.value {
+            _ if options.index == Indexed::Stored => {}
             Value::Number(number) if number.is_finite() => self.words(&field.name).points.push((point(*number), doc)),
             Value::Number(_) => {}
             Value::Bool(_) if options.index == Indexed::No => {}
@@ -197,7 +268,9 @@ impl Builder {
         let before = state.next;
         let length = state.length;
         match field.options.index {
-            Indexed::No => return,
+            Indexed::No | Indexed::Stored => return,
+            // Of a value that stands twice in a document it counts only that it is there.
+            Indexed::NotAnalyzedNoNorms if self.scoring == Scoring::Bm25 && self.words(&field.name).has(text, doc) => {}
             Indexed::NotAnalyzed | Indexed::NotAnalyzedNoNorms => self.one_token(&field.name, text, doc, state),
             Indexed::Analyzed | Indexed::AnalyzedNoNorms => {
                 let collected = self.words(&field.name);
@@ -257,14 +330,16 @@ fn stored_fields(document: &Document) -> Vec<(&str, &Value)> {
 /// A word that is longer than 32,766 bytes is not indexed.
 pub fn build(documents: &[Document], analyzer: &Analyzer) -> Bytes {
     let count = documents.len() as u32;
-    let mut builder = Builder::default();
+    let scoring = analyzer.scoring();
+    let several = if scoring == Scoring::Bm25 { several(documents) } else { BTreeSet::new() };
+    let mut builder = Builder { fields: BTreeMap::new(), scoring, several };
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for (doc, document) in documents.iter().enumerate() {
         builder.document(doc as u32, document, analyzer);
         names.extend(stored_fields(document).iter().map(|(name, _)| *name));
     }
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-    let mut writer = Writer::new(count);
+    let mut writer = Writer::new(count, scoring);
     for ((kind, name), collected) in builder.fields {
         collected.write(&mut writer, count, kind, &name);
     }

@@ -97,6 +97,36 @@ pub(crate) fn unsortable(bits: u64) -> f64 {
     f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits })
 }
 
+/// Lengths that a byte holds as they are; longer ones lose their low bits.
+const EXACT_LENGTHS: u32 = 24;
+
+/// The length of a text as one byte, as Lucene 9 keeps it: small ones as they are, others with four bits of precision.
+pub(crate) fn length_byte(length: u32) -> u8 {
+    if length < EXACT_LENGTHS {
+        return length as u8;
+    }
+    let rest = length.min(i32::MAX as u32) - EXACT_LENGTHS;
+    let bits = 32 - rest.leading_zeros();
+    let coded = if bits < 4 {
+        rest
+    } else {
+        let shift = bits - 4;
+        ((rest >> shift) & 0x07) | ((shift + 1) << 3)
+    };
+    (EXACT_LENGTHS + coded).min(255) as u8
+}
+
+/// The length that a byte stands for.
+pub(crate) fn length_value(byte: u8) -> u32 {
+    let coded = u32::from(byte);
+    if coded < EXACT_LENGTHS {
+        return coded;
+    }
+    let rest = coded - EXACT_LENGTHS;
+    let (bits, shift) = (rest & 0x07, rest >> 3);
+    EXACT_LENGTHS + if shift == 0 { bits } else { (bits | 0x08) << (shift - 1) }
+}
+
 /// A length norm as one byte: three bits of mantissa, five of exponent, as Lucene's DefaultSimilarity keeps it.
 pub(crate) fn norm_byte(norm: f32) -> u8 {
     let bits = norm.to_bits() as i32;
@@ -150,6 +180,17 @@ mod tests {
             assert!(sortable(pair[0]) < sortable(pair[1]), "{pair:?}");
             assert_eq!(unsortable(sortable(pair[0])).to_bits(), pair[0].to_bits());
         }
+    }
+
+    #[test]
+    fn lengths_are_those_of_lucene() {
+        for length in 0..40 {
+            assert_eq!(length_value(length_byte(length)), length);
+        }
+        for (length, kept) in [(40, 40), (41, 40), (56, 56), (100, 96), (1000, 984), (i32::MAX as u32, 2_013_265_944)] {
+            assert_eq!(length_value(length_byte(length)), kept, "{length}");
+        }
+        assert_eq!((length_byte(u32::MAX), length_byte(i32::MAX as u32)), (255, 255));
     }
 
     #[test]

@@ -49,7 +49,8 @@ pub fn merge(parts: &[Part]) -> Result<Bytes, SegmentError> {
     }
     let documents = u32::try_from(numbers.len()).ok().filter(|count| *count < GONE);
     let documents = documents.ok_or(SegmentError::Damaged("too many documents"))?;
-    let mut writer = Writer::new(documents);
+    let scoring = parts.first().map_or_else(Default::default, |part| part.segment.scoring());
+    let mut writer = Writer::new(documents, scoring);
     let keys: BTreeSet<&(Kind, String)> = parts.iter().flat_map(|part| part.segment.fields()).collect();
     for (kind, name) in keys {
         merge_field(&mut writer, &sources, documents, *kind, name)?;
@@ -103,6 +104,11 @@ fn stored_names(sources: &[Source<'_>]) -> Result<Vec<String>, SegmentError> {
     Ok(names.into_iter().collect())
 }
 
+/// The field of a segment; where no document has several values, the words themselves are the least ones.
+fn field_of<'a>(segment: &'a Segment, kind: Kind, name: &str) -> Option<&'a Field> {
+    if kind == Kind::Least { segment.sorted_by(name) } else { segment.field(kind, name) }
+}
+
 fn merge_field(
     writer: &mut Writer,
     sources: &[Source<'_>],
@@ -111,7 +117,7 @@ fn merge_field(
     name: &str,
 ) -> Result<(), SegmentError> {
     let having: Vec<(&Source<'_>, &Field)> =
-        sources.iter().filter_map(|source| Some((source, source.segment.field(kind, name)?))).collect();
+        sources.iter().filter_map(|source| Some((source, field_of(source.segment, kind, name)?))).collect();
     writer.start_field();
     let mut streams = OpBuilder::new();
     for (_, field) in &having {

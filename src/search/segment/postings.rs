@@ -14,10 +14,12 @@ pub(crate) struct Postings {
     docs: Vec<u32>,
     doc_bytes: Vec<u8>,
     position_bytes: Vec<u8>,
+    total: u64,
 }
 
 impl Postings {
     pub(crate) fn clear(&mut self) {
+        self.total = 0;
         self.docs.clear();
         self.doc_bytes.clear();
         self.position_bytes.clear();
@@ -27,6 +29,7 @@ impl Postings {
     pub(crate) fn push(&mut self, doc: u32, positions: &[u32]) {
         let distance = u64::from(doc) - u64::from(self.docs.last().copied().unwrap_or(0));
         let frequency = positions.len().max(1) as u64;
+        self.total += frequency;
         put(&mut self.doc_bytes, distance << 1 | u64::from(frequency == 1));
         if frequency != 1 {
             put(&mut self.doc_bytes, frequency);
@@ -41,6 +44,11 @@ impl Postings {
 
     pub(crate) fn documents(&self) -> usize {
         self.docs.len()
+    }
+
+    /// How often the word stands in all documents.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
     }
 
     pub(crate) fn docs(&self) -> &[u32] {

@@ -10,8 +10,9 @@ use fst::Map;
 use super::codec::{fixed, get, get_bytes, get_text, get32, short_checksum, sortable};
 use super::column::{Column, ColumnMeta};
 use super::postings::{Docs, Head, Positions};
-use super::writer::{BLOCK, FOOT, FieldMeta, Kind, MARK, VERSION};
+use super::writer::{BLOCK, FOOT, FieldMeta, Kind, MARK, Totals, VERSION, WORDS_WITH_TOTALS};
 use super::{SegmentError, Source};
+use crate::document::{ID, Scoring};
 use crate::search::Stored;
 
 /// Bytes that are read at once where one record begins.
@@ -176,6 +177,19 @@ impl Segment {
 
     pub(crate) fn field(&self, kind: Kind, name: &str) -> Option<&Field> {
         self.resident.fields.get(&(kind, name.to_owned()))
+    }
+
+    /// What matches are sorted by: the least value of each document where some have several.
+    pub(crate) fn sorted_by(&self, name: &str) -> Option<&Field> {
+        self.field(Kind::Least, name).or_else(|| self.field(Kind::Words, name))
+    }
+
+    /// Whether matches are scored by BM25.
+    pub(crate) fn scoring(&self) -> Scoring {
+        match self.field(Kind::Words, ID).is_some_and(|field| field.meta.totals.is_some()) {
+            true => Scoring::Bm25,
+            false => Scoring::TfIdf,
+        }
     }
 
     pub(crate) fn has_facets(&self) -> bool {
@@ -373,9 +387,11 @@ impl Resident {
     }
 
     fn field(&mut self, bytes: &[u8], at: &mut usize, dictionaries: &Bytes) -> Result<(), SegmentError> {
-        let kind = match get(bytes, at)? {
-            0 => Kind::Words,
+        let code = get(bytes, at)?;
+        let kind = match code {
+            0 | WORDS_WITH_TOTALS => Kind::Words,
             1 => Kind::Facets,
+            2 => Kind::Least,
             _ => return Err(DIRECTORY_DAMAGE),
         };
         let name = get_text(bytes, at)?.to_owned();
@@ -392,7 +408,11 @@ impl Resident {
         let [norms, greatest, numbers] = columns;
         let end = dictionary.0.checked_add(dictionary.1).filter(|end| *end <= dictionaries.len() as u64);
         let end = end.ok_or(DIRECTORY_DAMAGE)?;
-        let meta = FieldMeta { dictionary, words, postings, norms, greatest, numbers, points, no_norms };
+        let totals = match code {
+            WORDS_WITH_TOTALS => Some(Totals { documents: get(bytes, at)?, words: get(bytes, at)? }),
+            _ => None,
+        };
+        let meta = FieldMeta { dictionary, words, postings, norms, greatest, numbers, points, no_norms, totals };
         let map = Map::new(dictionaries.slice(dictionary.0 as usize..end as usize));
         let map = map.map_err(|_| SegmentError::Damaged("a dictionary"))?;
         self.memory += name.len() + FIELD_MEMORY;

@@ -14,6 +14,7 @@ use fst::MapBuilder;
 use super::codec::{put, put_bytes, short_checksum, sortable, width};
 use super::column::ColumnMeta;
 use super::postings::Postings;
+use crate::document::Scoring;
 
 /// Bytes of data under one checksum.
 pub(crate) const BLOCK: u64 = 4096;
@@ -31,6 +32,20 @@ pub(crate) enum Kind {
     Words,
     /// Facets of a field.
     Facets,
+    /// The least value of each document, of a field of which some document has several: what it is sorted by.
+    Least,
+}
+
+/// The code of words with totals behind them.
+pub(crate) const WORDS_WITH_TOTALS: u64 = 3;
+
+/// What BM25 counts of a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Documents that have a word.
+    pub(crate) documents: u64,
+    /// Words of all documents.
+    pub(crate) words: u64,
 }
 
 /// Where what a field has stands.
@@ -52,6 +67,8 @@ pub(crate) struct FieldMeta {
     pub(crate) points: (u64, u64),
     /// Documents whose words have no norms: offset, length.
     pub(crate) no_norms: (u64, u64),
+    /// Of the words of an index that is scored by BM25.
+    pub(crate) totals: Option<Totals>,
 }
 
 /// What a field has besides its words.
@@ -75,11 +92,15 @@ pub(crate) struct Writer {
     words: u64,
     start: u64,
     greatest: Vec<u64>,
+    scoring: Scoring,
+    total: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(documents: u32) -> Writer {
+    pub(crate) fn new(documents: u32, scoring: Scoring) -> Writer {
         Writer {
+            scoring,
+            total: 0,
             data: Vec::new(),
             documents,
             fields: Vec::new(),
@@ -94,7 +115,7 @@ impl Writer {
     /// Begins a field; fields come in the order of kind and name.
     pub(crate) fn start_field(&mut self) {
         self.builder = Some(MapBuilder::memory());
-        self.words = 0;
+        (self.words, self.total) = (0, 0);
         self.start = self.data.len() as u64;
         self.greatest.clear();
         self.greatest.resize(self.documents as usize, 0);
@@ -109,6 +130,7 @@ impl Writer {
             return;
         }
         self.words += 1;
+        self.total += postings.total();
         postings.encode(&mut self.data);
         for doc in postings.docs() {
             self.greatest[*doc as usize] = place + 1;
@@ -127,7 +149,10 @@ impl Writer {
         let none: Vec<u64> = vec![0; self.documents as usize];
         let norms =
             ColumnMeta::write(&mut self.data, self.documents, if rest.norms.is_empty() { &none } else { &rest.norms });
-        let is_words = kind == Kind::Words;
+        let is_words = kind != Kind::Facets;
+        let totals =
+            Totals { documents: self.greatest.iter().filter(|place| **place != 0).count() as u64, words: self.total };
+        let totals = (kind == Kind::Words && self.scoring == Scoring::Bm25).then_some(totals);
         let greatest = ColumnMeta::write(&mut self.data, self.documents, if is_words { &self.greatest } else { &none });
         let mut greatest_numbers = none;
         for (value, doc) in &rest.points {
@@ -149,7 +174,7 @@ impl Writer {
         }
         let no_norms = (start, self.data.len() as u64 - start);
         let words = self.words;
-        let meta = FieldMeta { dictionary: place, words, postings, norms, greatest, numbers, points, no_norms };
+        let meta = FieldMeta { dictionary: place, words, postings, norms, greatest, numbers, points, no_norms, totals };
         self.fields.push((kind, name.to_owned(), meta));
     }
 
@@ -201,7 +226,7 @@ impl Writer {
 }
 
 fn encode_field(output: &mut Vec<u8>, kind: Kind, name: &str, meta: &FieldMeta) {
-    put(output, kind as u64);
+    put(output, if meta.totals.is_some() { WORDS_WITH_TOTALS } else { kind as u64 });
     put_bytes(output, name.as_bytes());
     put(output, meta.words);
     for (start, length) in [meta.dictionary, meta.postings, meta.points, meta.no_norms] {
@@ -210,6 +235,10 @@ fn encode_field(output: &mut Vec<u8>, kind: Kind, name: &str, meta: &FieldMeta) 
     }
     for column in [meta.norms, meta.greatest, meta.numbers] {
         column.encode(output);
+    }
+    if let Some(Totals { documents, words }) = meta.totals {
+        put(output, documents);
+        put(output, words);
     }
 }
 

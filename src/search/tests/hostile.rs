@@ -31,7 +31,7 @@ fn parts() -> Vec<Part> {
 
 fn ask(parts: &[Part], query: &str) -> Result<u64, SearchError> {
     let request = Request { query: query.into(), limit: 10, ..Request::default() };
-    let limits = Limits { terms: 20_000, clauses: 1_000, depth: 50 };
+    let limits = Limits { terms: 20_000, clauses: 1_000, depth: 50, ..Limits::default() };
     let mut left = QUESTIONS;
     let mut go_on = || {
         left = left.saturating_sub(1);
@@ -118,7 +118,8 @@ fn queries_of_syntax_pieces_are_searched() {
     for _ in 0..300 {
         let text = proptest::strategy::ValueTree::current(&text().new_tree(&mut runner).expect("a text"));
         let answer = ask(&parts, &text);
-        let is_known = matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_)));
+        let is_known =
+            matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_) | SearchError::TooLarge));
         assert!(is_known, "{text:?}: {answer:?}");
     }
 }
@@ -161,7 +162,8 @@ fn costly_queries_end() {
         let start = std::time::Instant::now();
         let answer = ask(&parts, &query);
         let head: String = query.chars().take(20).collect();
-        let is_known = matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_)));
+        let is_known =
+            matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_) | SearchError::TooLarge));
         assert!(is_known, "{head}: {answer:?}");
         assert!(start.elapsed().as_secs() < 20, "{head} took {:?}", start.elapsed());
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use settee_search::query::QueryError;
-use settee_search::search::{Answer, Request, SearchError};
+use settee_search::search::{Answer, Request, SearchError, nouveau};
 
 use crate::coordinator::replica::message::{ChangesCall, WireError};
 use crate::document::id::DocId;
@@ -112,6 +112,7 @@ questions! {
     }
     with {
         Search(SearchFor) => Result<Answer, SearchRefusal>,
+        Typed(TypedFor) => Result<TypedAnswer, SearchRefusal>,
     }
 }
 
@@ -156,6 +157,21 @@ pub(in crate::coordinator) struct SearchFor {
     pub update: bool,
 }
 
+/// A search of an index with types.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct TypedFor {
+    pub request: Box<nouveau::Request>,
+    pub update: bool,
+}
+
+/// What an index with types answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::coordinator) struct TypedAnswer {
+    pub answer: Answer,
+    /// Milliseconds that bringing it up to date took.
+    pub latency: u64,
+}
+
 /// The size of the index of one range.
 #[derive(Debug)]
 pub(in crate::coordinator) struct SizeOf;
@@ -183,6 +199,9 @@ pub struct IndexSize {
     pub position: u64,
     /// Changes that there are.
     pub last: u64,
+    /// Purges that it has applied.
+    #[serde(default)]
+    pub purges: u64,
 }
 
 /// Why a search is refused.
@@ -207,6 +226,7 @@ impl TryFrom<SearchError> for SearchRefusal {
             }
             SearchError::Query(QueryError::Invalid(reason)) => Ok(SearchRefusal::Invalid(reason)),
             SearchError::TooCostly(reason) => Ok(SearchRefusal::TooCostly(reason)),
+            SearchError::TooLarge => Ok(SearchRefusal::TooCostly(SearchError::TooLarge.to_string())),
             SearchError::Stopped | SearchError::Segment(_) => Err(IndexError::Stopped),
         }
     }
@@ -226,6 +246,9 @@ impl From<IndexError> for ViewFailure {
             // Told as what every version knows.
             IndexError::Refused(InvalidValue { reason }) => {
                 ViewFailure::Script(ScriptError::Thrown { error: "invalid_value".to_owned(), reason: reason.into() })
+            }
+            IndexError::Misfit(reason) => {
+                ViewFailure::Script(ScriptError::Thrown { error: "misfit".to_owned(), reason: reason.into() })
             }
             IndexError::Script(error) => ViewFailure::Script(error),
             IndexError::Shard(error) => ViewFailure::Copy(error.into()),

@@ -46,7 +46,7 @@ pub(in crate::coordinator) use documents::{Fetch, FetchSome, List, Select, Summa
 pub(in crate::coordinator) use edits::{Decide, Merge};
 pub(in crate::coordinator) use indexes::{
     CountOf, GroupsOf, HeaderOf, KeepViews, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion,
-    SelectedOf, SizeOf, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion,
+    SelectedOf, SizeOf, TypedAnswer, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion,
 };
 pub use indexes::{IndexSize, SearchRefusal};
 pub(in crate::coordinator) use locals::{Local, LocalList, LocalMerge, LocalRegisters, LocalSet};

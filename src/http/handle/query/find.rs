@@ -89,7 +89,7 @@ impl Asked {
 /// As [`find`], but for a sort that no index has.
 pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
-    if let Some(chosen) = find_text::chosen(&asked).await? {
+    if let Some(chosen) = find_text::chosen(ctx, &asked).await? {
         return Ok(find_text::explain(&asked, &chosen));
     }
     let choice = match asked.plan() {
@@ -121,7 +121,7 @@ fn is_pointless(request: &FindRequest, index: Option<&FieldIndex>, collator: &Co
 /// 400 for what is wrong with the request or has no index, 500 when rows cannot be read.
 pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
-    if let Some(chosen) = find_text::chosen(&asked).await? {
+    if let Some(chosen) = find_text::chosen(ctx, &asked).await? {
         return find_text::find(ctx, asked, chosen).await;
     }
     let plan = asked.plan()?;

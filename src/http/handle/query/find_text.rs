@@ -1,15 +1,17 @@
 //! `_find` and `_explain` with a text index: the index finds candidates, and the selector filters them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::StatusCode;
-use settee_search::search::{Request as SearchRequest, Sort};
+use settee_search::search::{Request as SearchRequest, Row, Sort, nouveau};
 
 use super::find::Asked;
-use crate::coordinator::{Database, DatabaseSearch, FindQuery, Hits, SearchFailure, SearchQuery};
+use crate::coordinator::{Database, DatabaseSearch, FindQuery, Hits, SearchFailure, SearchQuery, TypedQuery};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::selector::Selector;
+use crate::http::handle::nouveau::is_enabled;
 use crate::http::handle::search::sorts;
 use crate::http::{ChunkSink, Context, Problem, Reply, Result};
 use crate::index::mango::MangoError;
@@ -17,7 +19,7 @@ use crate::index::mango::bookmark::NIL;
 use crate::index::mango::explain::{Asked as Explained, explain_text};
 use crate::index::mango::planner::{has_usable, names_index};
 use crate::index::mango::request::FindRequest;
-use crate::index::mango::text::{TextIndex, TextQuery, several, sort_of, text_query};
+use crate::index::mango::text::{TextIndex, TextKind, TextQuery, several, sort_of, text_query};
 use crate::limits;
 use crate::world::{Env, Instant};
 
@@ -28,14 +30,18 @@ pub struct Chosen {
     sort: Vec<String>,
 }
 
-/// The text indexes of a database.
+/// The text indexes of a database; those with types where there are such indexes.
 ///
 /// # Errors
 /// When the node cannot read.
-pub async fn text_indexes(db: &Database) -> Result<Vec<TextIndex>> {
+pub async fn text_indexes(ctx: &Context, db: &Database) -> Result<Vec<TextIndex>> {
     let programs = db.programs().await?;
-    let of =
-        |program: &crate::script::Program| TextIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
+    let typed = is_enabled(&ctx.config).then_some(TextKind::Typed);
+    let kinds: Vec<TextKind> = [TextKind::Plain].into_iter().chain(typed).collect();
+    let of = |program: &crate::script::Program| {
+        let all = |kind: &TextKind| TextIndex::all(*kind, program.id().as_str(), program.body(), db.map().partitioned);
+        kinds.iter().flat_map(all).collect::<Vec<_>>()
+    };
     Ok(programs.iter().flat_map(of).collect())
 }
 
@@ -43,31 +49,50 @@ pub async fn text_indexes(db: &Database) -> Result<Vec<TextIndex>> {
 ///
 /// # Errors
 /// `multiple_text_indexes`, and what is wrong with the query for such an index.
-pub async fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
-    let (request, partitioning) = (&asked.request, asked.partitioning());
-    let all = text_indexes(&asked.db).await?;
+pub async fn chosen(ctx: &Context, asked: &Asked) -> Result<Option<Chosen>> {
+    let request = &asked.request;
+    let all = text_indexes(ctx, &asked.db).await?;
     if all.is_empty() || request.selector == Selector::Everything || request.selector.is_empty_combination() {
         return Ok(None);
     }
-    let query = match text_query(&request.selector) {
-        Ok(query) => query,
-        Err(error) => return Err(MangoError::from(error).into()),
+    for kind in [TextKind::Plain, TextKind::Typed] {
+        let of_kind: Vec<&TextIndex> = all.iter().filter(|index| index.kind == kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let query = text_query(&request.selector, kind).map_err(MangoError::from)?;
+        let Some(index) = index_for(asked, &of_kind, &query)? else { continue };
+        let sort = sort_of(&request.sort, &request.selector).map_err(MangoError::from)?;
+        let sort = match kind {
+            TextKind::Plain => sort,
+            // Fields know their types.
+            TextKind::Typed => sort.iter().map(|part| part.split('<').next().unwrap_or(part).to_owned()).collect(),
+        };
+        return Ok(Some(Chosen { index, query, sort }));
+    }
+    Ok(None)
+}
+
+/// The one of the indexes of a kind that answers a query.
+fn index_for(asked: &Asked, all: &[&TextIndex], query: &TextQuery) -> Result<Option<TextIndex>> {
+    let (request, partitioning) = (&asked.request, asked.partitioning());
+    let fits = |index: &&&TextIndex| {
+        // One with types answers for each partition and for all of them.
+        let is_of = index.kind == TextKind::Typed || index.partitioned == partitioning.query;
+        is_of && index.is_usable(query)
     };
-    let fits = |index: &&TextIndex| index.partitioned == partitioning.query && index.is_usable(&query);
-    let named: Vec<&TextIndex> =
+    let named: Vec<&&TextIndex> =
         all.iter().filter(fits).filter(|index| names_index(request, &index.ddoc, &index.name)).collect();
     let usable = match named.is_empty() {
         false => named,
         true if has_usable(request, &asked.indexes, partitioning) => return Ok(None),
         true => all.iter().filter(fits).filter(|index| !index.is_partial()).collect(),
     };
-    let index = match usable[..] {
-        [] => return Ok(None),
-        [one] => one.clone(),
-        _ => return Err(MangoError::from(several()).into()),
-    };
-    let sort = sort_of(&request.sort, &request.selector).map_err(MangoError::from)?;
-    Ok(Some(Chosen { index, query, sort }))
+    match usable[..] {
+        [] => Ok(None),
+        [one] => Ok(Some((*one).clone())),
+        [one, ..] => Err(MangoError::from(several(one.kind)).into()),
+    }
 }
 
 /// POST `/{db}/_explain`.
@@ -88,9 +113,15 @@ pub fn explain(asked: &Asked, chosen: &Chosen) -> Reply {
 /// As of searches; 400 `invalid_bookmark`.
 pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> {
     let Asked { db, request, partition, .. } = asked;
-    let index = db.search(&DocId::new(&chosen.index.ddoc), &chosen.index.name).await?;
-    let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
-    let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
+    let (ddoc, name) = (DocId::new(&chosen.index.ddoc), chosen.index.name.as_str());
+    let (index, order) = match chosen.index.kind {
+        TextKind::Typed => (db.typed_search(&ddoc, name).await?, Order::Typed(chosen.sort)),
+        TextKind::Plain => {
+            let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
+            let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
+            (db.search(&ddoc, name).await?, Order::Plain(sort))
+        }
+    };
     let request = Arc::new(request);
     let (asked, collator) = (Arc::clone(&request), ctx.collator.clone());
     let query = FindQuery { request: asked, after: None, index: None, partition: partition.clone(), collator };
@@ -100,11 +131,12 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
         started: ctx.env.now(),
         hits: db.matches_only(query),
         index,
-        search: (chosen.query.text, sort, partition),
+        search: (chosen.query.text, order, partition),
         bookmark: request.bookmark.clone().filter(|text| text != NIL),
         skip: request.skip,
         left: limit,
         found: Vec::new(),
+        seen: BTreeSet::new(),
         examined: 0,
         results: 0,
         request,
@@ -126,6 +158,13 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
     }))
 }
 
+/// The order that an index is asked for, which has types or not.
+#[derive(Clone)]
+enum Order {
+    Plain(Vec<Sort>),
+    Typed(Vec<String>),
+}
+
 /// A query being answered.
 struct Finder {
     env: Env,
@@ -133,7 +172,7 @@ struct Finder {
     hits: Hits,
     index: DatabaseSearch,
     /// Query, order and partition.
-    search: (String, Vec<Sort>, Option<String>),
+    search: (String, Order, Option<String>),
     request: Arc<FindRequest>,
     /// Where the last page ended.
     bookmark: Option<String>,
@@ -141,6 +180,8 @@ struct Finder {
     left: u64,
     /// Documents that the index found and that the selector has not seen yet.
     found: Vec<DocId>,
+    /// Documents that the index found: one that is written meanwhile is found again on a later page.
+    seen: BTreeSet<DocId>,
     examined: u64,
     results: u64,
 }
@@ -153,18 +194,8 @@ impl Finder {
             0 => 0,
             left => self.skip.saturating_add(left).min(limits::FIND_TEXT_DOCS),
         };
-        let (query, sort, partition) = self.search.clone();
-        let request = SearchRequest {
-            query,
-            limit: usize::try_from(wanted).unwrap_or(usize::MAX),
-            sort,
-            partition,
-            include_fields: Some(Vec::new()),
-            ..SearchRequest::default()
-        };
-        let update = self.request.update && !self.request.stale;
-        let asked = SearchQuery { request, bookmark: self.bookmark.clone(), update };
-        let page = self.index.ask(asked).await.map_err(|failure| match failure {
+        let limit = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let (rows, bookmark) = self.ask(limit).await.map_err(|failure| match failure {
             SearchFailure::Bookmark | SearchFailure::BookmarkOrder => {
                 let given = Value::from(self.bookmark.as_deref().unwrap_or_default()).to_vec();
                 let reason = format!("Invalid bookmark value: {}", String::from_utf8_lossy(&given));
@@ -172,9 +203,31 @@ impl Finder {
             }
             failure => failure.into(),
         })?;
-        self.bookmark = Some(page.bookmark);
-        self.found = page.answer.rows.iter().map(|row| DocId::new(&row.id)).collect();
-        Ok(!self.found.is_empty())
+        self.bookmark = Some(bookmark);
+        let ids = rows.iter().map(|row| DocId::new(&row.id));
+        self.found = ids.filter(|id| self.seen.insert(id.clone())).collect();
+        Ok(!rows.is_empty())
+    }
+
+    /// The next rows of the index and where they end.
+    async fn ask(&self, limit: usize) -> std::result::Result<(Vec<Row>, String), SearchFailure> {
+        let (query, order, partition) = self.search.clone();
+        let update = self.request.update && !self.request.stale;
+        let bookmark = self.bookmark.clone();
+        match order {
+            Order::Plain(sort) => {
+                let include_fields = Some(Vec::new());
+                let request =
+                    SearchRequest { query, limit, sort, partition, include_fields, ..SearchRequest::default() };
+                let page = self.index.ask(SearchQuery { request, bookmark, update }).await?;
+                Ok((page.answer.rows, page.bookmark))
+            }
+            Order::Typed(sort) => {
+                let request = nouveau::Request { query, limit, sort, partition, ..nouveau::Request::default() };
+                let page = self.index.ask_typed(TypedQuery { request, bookmark, update }).await?;
+                Ok((page.answer.rows, page.bookmark))
+            }
+        }
     }
 
     async fn write_found(&mut self, sink: &mut ChunkSink, separator: &mut &'static [u8]) -> Result<()> {
@@ -203,7 +256,9 @@ impl Finder {
         tail.push("bookmark", self.bookmark.as_deref().unwrap_or(NIL));
         if self.request.execution_stats {
             let mut stats = Object::new();
-            stats.push("total_keys_examined", 0_u64);
+            // As in CouchDB: the cursor of indexes with types counts none.
+            let keys = if matches!(self.search.1, Order::Plain(_)) { self.examined } else { 0 };
+            stats.push("total_keys_examined", keys);
             stats.push("total_docs_examined", self.examined);
             stats.push("total_quorum_docs_examined", 0_u64);
             stats.push("results_returned", self.results);

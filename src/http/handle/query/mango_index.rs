@@ -16,6 +16,7 @@ use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::document::selector::erlang_term;
 use crate::http::handle::document::write::options;
+use crate::http::handle::nouveau::is_enabled;
 use crate::http::handle::token::with_token;
 use crate::http::query::integer;
 use crate::http::request::Verb;
@@ -59,9 +60,9 @@ fn index_of(path: &[String]) -> Option<[&str; 3]> {
 }
 
 /// The indexes of a database, by design document and name, as they are listed.
-async fn listed(db: &Database) -> Result<Vec<((String, String), Value)>> {
+async fn listed(ctx: &Context, db: &Database) -> Result<Vec<((String, String), Value)>> {
     let json = indexes(db).await?.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
-    let texts = text_indexes(db).await?.into_iter();
+    let texts = text_indexes(ctx, db).await?.into_iter();
     let texts = texts.map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
     let mut all: Vec<((String, String), Value)> = json.chain(texts).collect();
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -71,7 +72,7 @@ async fn listed(db: &Database) -> Result<Vec<((String, String), Value)>> {
 async fn list(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
     let mut all = vec![all_docs_value()];
-    all.extend(listed(&db).await?.into_iter().map(|(_, index)| index));
+    all.extend(listed(ctx, &db).await?.into_iter().map(|(_, index)| index));
     let skip = page_end(request, "skip", 0)?.unwrap_or(0);
     let limit = page_end(request, "limit", 1)?.unwrap_or(usize::MAX);
     let mut answer = Object::new();
@@ -121,7 +122,8 @@ struct Creation {
 }
 
 impl Creation {
-    fn parse(body: &Object) -> Result<Creation> {
+    /// `with_types`: whether there are indexes with types.
+    fn parse(body: &Object, with_types: bool) -> Result<Creation> {
         let index =
             body.get("index").ok_or_else(|| MangoError::new("missing_required_key", "Missing required key: index"))?;
         let kind = text(body, "type")?.unwrap_or("json");
@@ -139,6 +141,13 @@ impl Creation {
         let (member, view) = match kind {
             "json" => ("views", view_of(index)?),
             "text" => ("indexes", text_index_of(index)?),
+            "nouveau" if with_types => {
+                let typed = match index {
+                    Value::Object(_) => text_index_of(index)?,
+                    other => return Err(MangoError::about("invalid_index_text", "Invalid text index: ", other).into()),
+                };
+                ("nouveau", typed)
+            }
             "nouveau" => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 return Err(Problem::new(status, "required index service unavailable", kind.to_owned()));
@@ -184,7 +193,7 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
     let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
     let body = request.query_object().await?;
-    let wanted = Creation::parse(&body)?;
+    let wanted = Creation::parse(&body, is_enabled(&ctx.config))?;
     let existing = design(&db, &wanted.id).await?;
     let mut done = None;
     let result = match with_view(existing.as_ref().map(|design| &design.body), &wanted)? {
@@ -265,6 +274,7 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
     let member = match kind {
         "json" => "views",
         "text" => "indexes",
+        "nouveau" if is_enabled(&ctx.config) => "nouveau",
         _ => return Err(Problem::missing()),
     };
     let id = DocId::new(&format!("_design/{ddoc}"));
@@ -302,7 +312,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     check_keys(&body, &["docids", "w"])?;
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
     // Design documents without an index are none of this request's.
-    let with_index: BTreeSet<String> = listed(&db).await?.into_iter().map(|(place, _)| place.0).collect();
+    let with_index: BTreeSet<String> = listed(ctx, &db).await?.into_iter().map(|(place, _)| place.0).collect();
     let (mut success, mut fail, mut all_done) = (Vec::new(), Vec::new(), Vec::new());
     for id in ids.iter().rev() {
         let mut row = Object::new();
@@ -312,6 +322,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
             Some(mut design) => {
                 design.body.remove("views");
                 design.body.remove("indexes");
+                design.body.remove("nouveau");
                 save_rest(&db, id, design, &request).await
             }
             None => Err(Problem::missing()),

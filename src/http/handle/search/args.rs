@@ -17,7 +17,7 @@ use crate::limits;
 const HIGHLIGHTS: (usize, usize) = (1, 100);
 
 /// A search as a client asks it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct SearchArgs {
     /// `q` or `query`.
     pub query: Option<String>,
@@ -44,6 +44,8 @@ pub struct SearchArgs {
     highlight_tags: (Option<String>, Option<String>),
     highlight_number: Option<u64>,
     highlight_size: Option<u64>,
+    /// What is wrong with facets, told behind all that does not go together, as in CouchDB.
+    refused: Option<Problem>,
 }
 
 /// A parameter of a query string as text, of a body as JSON.
@@ -176,9 +178,23 @@ impl SearchArgs {
             "group_sort" => self.group_sort = Some(sorts(&given.json()?)?),
             "group_limit" => self.group_limit = Some(group_limit(given)?),
             "include_fields" => self.include_fields = Some(names(name, &given.json()?)?),
-            "counts" => self.counts = Some(names(name, &given.json()?)?),
-            "ranges" => self.ranges = Some(ranges(&given.json()?)?),
-            "drilldown" => self.drill(&given.json()?)?,
+            "counts" => {
+                let counts = names(name, &given.json()?);
+                self.counts = Some(self.or_later(counts));
+            }
+            "ranges" => {
+                let ranges = ranges(&given.json()?);
+                self.ranges = Some(self.or_later(ranges));
+            }
+            "drilldown" => {
+                let more = drilled(&given.json()?);
+                if more.is_err() {
+                    // It counts as given.
+                    self.drilldown.push(Vec::new());
+                }
+                let more = self.or_later(more);
+                self.drilldown.extend(more);
+            }
             "highlight_fields" => self.highlight_fields = Some(names(name, &given.json()?)?),
             "highlight_pre_tag" => self.highlight_tags.0 = Some(shown(&given.json()?)),
             "highlight_post_tag" => self.highlight_tags.1 = Some(shown(&given.json()?)),
@@ -189,21 +205,12 @@ impl SearchArgs {
         Ok(())
     }
 
-    /// One list of a field and values, or several.
-    fn drill(&mut self, value: &Value) -> Result<()> {
-        let refused = || not_valid("drilldown", value);
-        let list = value.as_array().ok_or_else(refused)?;
-        let texts = |list: &[Value]| -> Option<Vec<String>> {
-            list.iter().map(|value| value.as_str().map(str::to_owned)).collect()
-        };
-        let more: Vec<Vec<String>> = match list.first() {
-            Some(Value::Array(_)) => {
-                list.iter().map(|one| one.as_array().and_then(texts)).collect::<Option<_>>().ok_or_else(refused)?
-            }
-            _ => vec![texts(list).ok_or_else(refused)?],
-        };
-        self.drilldown.extend(more.into_iter().filter(|one| !one.is_empty()));
-        Ok(())
+    /// A value, or none where it is wrong, which is told later.
+    fn or_later<T: Default>(&mut self, value: Result<T>) -> T {
+        value.unwrap_or_else(|problem| {
+            self.refused.get_or_insert(problem);
+            T::default()
+        })
     }
 
     /// Whether it asks for what no partition answers.
@@ -220,7 +227,7 @@ impl SearchArgs {
     ///
     /// # Errors
     /// 400 without a query, and for what does not go together.
-    pub fn check(&self, partitioned: (bool, bool)) -> Result<()> {
+    pub fn check(&mut self, partitioned: (bool, bool)) -> Result<()> {
         let missing = || Problem::query_parse("Query must include a 'q' or 'query' argument");
         let query = self.query.as_ref().ok_or_else(missing)?;
         match (partitioned.1, &self.partition) {
@@ -251,7 +258,7 @@ impl SearchArgs {
             let most = limits::SEARCH_NAMES_MAX;
             return Err(Problem::bad_request(format!("The search names more than {most} fields and values.")));
         }
-        Ok(())
+        self.refused.take().map_or(Ok(()), Err)
     }
 
     /// Fields, values and ranges that it names.
@@ -309,6 +316,22 @@ impl SearchArgs {
             highlight,
         })
     }
+}
+
+/// One list of a field and values, or several.
+fn drilled(value: &Value) -> Result<Vec<Vec<String>>> {
+    let refused = || not_valid("drilldown", value);
+    let list = value.as_array().ok_or_else(refused)?;
+    let texts = |list: &[Value]| -> Option<Vec<String>> {
+        list.iter().map(|value| value.as_str().map(str::to_owned)).collect()
+    };
+    let more: Vec<Vec<String>> = match list.first() {
+        Some(Value::Array(_)) => {
+            list.iter().map(|one| one.as_array().and_then(texts)).collect::<Option<_>>().ok_or_else(refused)?
+        }
+        _ => vec![texts(list).ok_or_else(refused)?],
+    };
+    Ok(more.into_iter().filter(|one| !one.is_empty()).collect())
 }
 
 fn is_stale(given: Given<'_>) -> Result<bool> {

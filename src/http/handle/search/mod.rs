@@ -130,7 +130,8 @@ pub async fn cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 
-fn no_index(why: NoIndex, name: &str) -> Problem {
+/// Why a design document has no index of this name.
+pub fn no_index(why: NoIndex, name: &str) -> Problem {
     match why {
         NoIndex::Missing => Problem::not_found(format!("{name} not found.")),
         NoIndex::Invalid => {
@@ -150,6 +151,7 @@ impl From<SearchFailure> for Problem {
             SearchFailure::View(error) => error.into(),
             SearchFailure::NoIndex(_) => Problem::missing(),
             SearchFailure::NoAnalyzer => no_analyzer(),
+            SearchFailure::UnknownAnalyzer(name) => super::nouveau::unknown(&name),
             SearchFailure::PartitionNeeded => {
                 Problem::bad_request("`partition` parameter is mandatory for queries to this index.")
             }

@@ -14,9 +14,8 @@ use serde_json::json;
 
 use crate::coordinator::{Coordinator, NamesQuery, ReadError, ShardError};
 use crate::document::json::Value;
-use crate::http::handle::database;
 use crate::http::handle::query::view_query::ViewArgs;
-
+use crate::http::handle::{database, nouveau};
 use crate::http::request::Verb;
 use crate::http::response::state_etag;
 use crate::http::{Context, Problem, Query, Reply, Request, Result};
@@ -24,17 +23,19 @@ use crate::limits;
 
 /// The interface level that clients test for; settee's own version stands in `vendor`.
 const INTERFACE_VERSION: &str = "3.5.0";
-const FEATURES: [&str; 7] =
-    ["search", "quickjs", "access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
+const FEATURES: [&str; 6] =
+    ["quickjs", "access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
 
 /// `GET /`
 pub fn welcome(ctx: &Context) -> Reply {
+    let nouveau = nouveau::is_enabled(&ctx.config).then_some("nouveau");
+    let features: Vec<&str> = ["search"].into_iter().chain(nouveau).chain(FEATURES).collect();
     let body = json!({
         "couchdb": "Welcome",
         "version": INTERFACE_VERSION,
         "git_sha": option_env!("SETTEE_GIT_SHA").unwrap_or("unknown"),
         "uuid": ctx.uuid(),
-        "features": FEATURES,
+        "features": features,
         "vendor": {"name": "settee", "version": env!("CARGO_PKG_VERSION")},
     });
     Reply::value(StatusCode::OK, &body)

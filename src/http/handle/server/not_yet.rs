@@ -1,4 +1,4 @@
-//! Endpoints that this version does not serve: 501, and for Nouveau the answers of a CouchDB without it.
+//! Endpoints that this version does not serve, from one place: 501.
 
 use http::StatusCode;
 
@@ -18,8 +18,7 @@ pub fn temp_view(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     Err(Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
 }
 
-/// Functions of a design document: a missing design document is 404, search by Nouveau, too (as CouchDB answers where
-/// that is not enabled), the rest 501.
+/// Functions of a design document: a missing design document is 404, the rest 501.
 pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {
     let database = ctx.open(db, request, Class::Member)?;
     let function = path.first().map(String::as_str).unwrap_or_default();
@@ -29,8 +28,5 @@ pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &st
     {
         return Err(Problem::missing());
     }
-    Err(match function {
-        "_nouveau" | "_nouveau_info" => Problem::missing(),
-        function => endpoint(function),
-    })
+    Err(endpoint(function))
 }

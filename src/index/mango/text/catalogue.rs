@@ -8,9 +8,38 @@ use crate::index::mango::MangoError;
 use crate::index::mango::catalogue::{LANGUAGE, object};
 use crate::index::mango::request::check_keys;
 
+/// Which service of the reference has an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// `text`: the one whose fields have no types.
+    Plain,
+    /// `nouveau`: the one whose fields have types.
+    Typed,
+}
+
+impl TextKind {
+    /// The type of its indexes, as requests name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TextKind::Plain => "text",
+            TextKind::Typed => "nouveau",
+        }
+    }
+
+    /// The member of design documents that has them.
+    pub fn member(self) -> &'static str {
+        match self {
+            TextKind::Plain => "indexes",
+            TextKind::Typed => "nouveau",
+        }
+    }
+}
+
 /// A text index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextIndex {
+    /// Whose it is.
+    pub kind: TextKind,
     /// The design document with its `_design/`.
     pub ddoc: String,
     /// Its name in that.
@@ -22,18 +51,18 @@ pub struct TextIndex {
 }
 
 impl TextIndex {
-    /// The indexes of a design document; none when its language is another.
-    pub fn all(ddoc: &str, body: &Object, partitioned: bool) -> Vec<TextIndex> {
+    /// The indexes of one kind of a design document; none when its language is another.
+    pub fn all(kind: TextKind, ddoc: &str, body: &Object, partitioned: bool) -> Vec<TextIndex> {
         if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) {
             return Vec::new();
         }
         let options = body.get("options").and_then(Value::as_object);
         let own = options.and_then(|options| options.get("partitioned")).and_then(Value::as_bool);
         let partitioned = partitioned && own != Some(false);
-        let indexes = body.get("indexes").and_then(Value::as_object);
+        let indexes = body.get(kind.member()).and_then(Value::as_object);
         let index = |(name, index): (&str, &Value)| {
             let def = index.as_object()?.get("index")?.as_object()?.clone();
-            Some(TextIndex { ddoc: ddoc.to_owned(), name: name.to_owned(), partitioned, def })
+            Some(TextIndex { kind, ddoc: ddoc.to_owned(), name: name.to_owned(), partitioned, def })
         };
         indexes.into_iter().flat_map(Object::iter).filter_map(index).collect()
     }
@@ -83,7 +112,7 @@ impl TextIndex {
         object([
             ("ddoc", self.ddoc.as_str().into()),
             ("name", self.name.as_str().into()),
-            ("type", "text".into()),
+            ("type", self.kind.name().into()),
             ("partitioned", self.partitioned.into()),
             ("def", def.into()),
         ])
@@ -154,7 +183,11 @@ fn checked(fields: &Value) -> Result<&Value, MangoError> {
 }
 
 /// What several text indexes could answer and none was named for.
-pub fn several() -> TextError {
+pub fn several(kind: TextKind) -> TextError {
     let reason = "You must specify an index with the `use_index` parameter.";
-    TextError::Refused("multiple_text_indexes", reason.to_owned())
+    let name = match kind {
+        TextKind::Plain => "multiple_text_indexes",
+        TextKind::Typed => "multiple_nouveau_indexes",
+    };
+    TextError::Refused(name, reason.to_owned())
 }

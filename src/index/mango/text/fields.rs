@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use settee_search::document::{Field, Options, Value as FieldValue};
+use settee_search::document::{Field, Indexed, Options, Value as FieldValue};
 
 use super::{DEFAULT, NAMES, escaped, escaped_path, type_of};
 use crate::document::collate::Collator;
@@ -22,9 +22,16 @@ pub struct TextFields {
     has_lengths: bool,
     /// `None`: it makes no sense, and takes no document.
     filter: Option<Selector>,
+    /// Whether fields have types.
+    is_typed: bool,
 }
 
 impl TextFields {
+    /// As [`TextFields::read`], of an index with types.
+    pub fn read_typed(index: &Value) -> TextFields {
+        TextFields { is_typed: true, ..TextFields::read(index) }
+    }
+
     /// Those of the member `index` of an index in a design document.
     pub fn read(index: &Value) -> TextFields {
         let none = Object::new();
@@ -42,6 +49,7 @@ impl TextFields {
             has_default: is_default_enabled(index),
             has_lengths: index.get("index_array_lengths").and_then(Value::as_bool) != Some(false),
             filter: filter.map_or(Some(Selector::Everything), |given| Selector::parse(given).ok()),
+            is_typed: false,
         }
     }
 
@@ -63,6 +71,9 @@ impl TextFields {
         out.extend(texts.map(|(.., value)| field(DEFAULT, value.clone())));
         // What stands twice stands in the order of the reference, last first: phrases reach across it.
         out.extend(fields.into_iter().rev().map(|(name, _, value)| field(&name, value)));
+        if self.is_typed {
+            out.iter_mut().for_each(typed);
+        }
         (!out.is_empty()).then_some(out)
     }
 }
@@ -78,6 +89,16 @@ pub(super) fn is_default_enabled(index: &Object) -> bool {
 
 fn field(name: &str, value: FieldValue) -> Field {
     Field { name: name.to_owned(), value, options: Options::default() }
+}
+
+/// Gives a field its type: text as it is, but for that which `$text` looks through, and numbers.
+fn typed(field: &mut Field) {
+    if let FieldValue::Bool(value) = field.value {
+        field.value = FieldValue::Text(if value { "true" } else { "false" }.to_owned());
+    }
+    if field.name != DEFAULT && matches!(field.value, FieldValue::Text(_)) {
+        field.options.index = Indexed::NotAnalyzedNoNorms;
+    }
 }
 
 /// Fields found so far: name, type, value.

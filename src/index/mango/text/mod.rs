@@ -8,7 +8,7 @@ mod query;
 use crate::document::json::Value;
 use crate::document::selector::SelectorError;
 
-pub use catalogue::{TextIndex, several, text_index_of};
+pub use catalogue::{TextIndex, TextKind, several, text_index_of};
 pub use fields::{TextFields, TextMapper};
 pub use query::{TextQuery, sort_of, text_query};
 

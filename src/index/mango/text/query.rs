@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{DEFAULT, NAMES, TextError, escaped, escaped_path, steps, type_of};
+use super::{DEFAULT, NAMES, TextError, TextKind, escaped, escaped_path, steps, type_of};
 use crate::document::json::Value;
 use crate::document::selector::{Comparison, Condition, Quantifier, Selector};
 use crate::index::mango::request::Sort;
@@ -18,18 +18,19 @@ pub struct TextQuery {
     pub fields: Option<BTreeSet<String>>,
 }
 
-/// What a selector asks of a text index.
+/// What a selector asks of a text index of a kind.
 ///
 /// # Errors
 /// `invalid_operator` for a `$text` that is no text.
-pub fn text_query(selector: &Selector) -> Result<TextQuery, TextError> {
-    let mut writer = Writer { fields: Some(BTreeSet::new()) };
+pub fn text_query(selector: &Selector, kind: TextKind) -> Result<TextQuery, TextError> {
+    let mut writer = Writer { fields: Some(BTreeSet::new()), kind };
     let text = writer.selector(selector, &[])?;
     Ok(TextQuery { text, fields: writer.fields })
 }
 
 struct Writer {
     fields: Option<BTreeSet<String>>,
+    kind: TextKind,
 }
 
 /// A path's steps, unescaped.
@@ -47,13 +48,15 @@ impl Writer {
             Selector::And(all) => joined(&self.each(all, path)?, " AND "),
             Selector::Or(all) => joined(&self.each(all, path)?, " OR "),
             Selector::Nor(all) => {
-                let parts = self.each(all, path)?;
-                format!("({} AND NOT {})", exists(path), joined(&parts, " OR "))
+                let exact: Vec<Selector> = all.iter().filter(|one| is_exact_selector(one)).cloned().collect();
+                let parts = self.each(&exact, path)?;
+                but_not(path, &parts)
             }
-            Selector::Not(inner) => {
+            Selector::Not(inner) if is_exact_selector(inner) => {
                 let inner = self.selector(inner, path)?;
-                format!("({} AND NOT ({inner}))", exists(path))
+                but_not(path, &[format!("({inner})")])
             }
+            Selector::Not(_) => but_not(path, &[]),
             Selector::Text(Value::String(text)) => {
                 self.needs(DEFAULT.to_owned());
                 format!("({DEFAULT}:{})", quoted(text))
@@ -85,6 +88,7 @@ impl Writer {
     fn condition(&mut self, condition: &Condition, path: Steps<'_>) -> Result<String, TextError> {
         let element = || [path, &["[]".to_owned()]].concat();
         Ok(match condition {
+            Condition::Compare(Comparison::Ne, value) if type_of(value).is_none() => exists(path),
             Condition::Compare(Comparison::Ne, value) => {
                 let equal = self.equal(value, path);
                 format!("({} AND NOT ({equal}))", exists(path))
@@ -92,12 +96,16 @@ impl Writer {
             Condition::Compare(Comparison::Eq, value) => self.equal(value, path),
             Condition::Compare(comparison, value) => match type_of(value) {
                 None | Some("null") => exists(path),
-                Some(_) => self.field(path, value, &range(*comparison, value)),
+                Some(_) => self.field(path, value, &range(*comparison, value, self.kind)),
             },
             Condition::In(values) => self.among(values, path),
             Condition::Nin(values) => {
-                let among = self.among(values, path);
-                format!("({} AND NOT ({among}))", exists(path))
+                // Of a list or an object an index knows only that something is there.
+                let scalars: Vec<Value> = values.iter().filter(|value| type_of(value).is_some()).cloned().collect();
+                match scalars.is_empty() {
+                    true => exists(path),
+                    false => format!("({} AND NOT ({}))", exists(path), self.among(&scalars, path)),
+                }
             }
             Condition::Exists(true) => exists(path),
             Condition::Exists(false) => {
@@ -106,11 +114,14 @@ impl Writer {
             }
             Condition::Type(_) => exists(path),
             Condition::Size(size) => {
-                self.needs(format!("{}:length", element().join(".")));
+                // Lengths are indexed beside the fields that an index names.
                 format!("({}_3alength:{})", escaped_steps(&element()), plain(size))
             }
             Condition::Mod(..) => exists_as(path, "number"),
-            Condition::Regex(_) => exists_as(path, "string"),
+            Condition::Regex(_) => {
+                self.needs(format!("{}:string", path.join(".")));
+                exists_as(path, "string")
+            }
             Condition::BeginsWith(prefix) => {
                 self.field(path, &Value::from(prefix.as_str()), &format!("{}*", escaped_text(prefix)))
             }
@@ -120,6 +131,7 @@ impl Writer {
             }
             Condition::Each(Quantifier::Elem | Quantifier::All, inner) => self.selector(inner, &element())?,
             Condition::Each(Quantifier::Key, _) => exists(path),
+            Condition::Not(inner) if !is_exact(inner) => exists(path),
             Condition::Not(inner) => {
                 let inner = self.condition(inner, path)?;
                 format!("({} AND NOT ({inner}))", exists(path))
@@ -130,7 +142,7 @@ impl Writer {
     fn among(&mut self, values: &[Value], path: Steps<'_>) -> String {
         let element = [path, &["[]".to_owned()]].concat();
         // As in CouchDB an index needs no fields of elements for it.
-        let mut of_elements = Writer { fields: None };
+        let mut of_elements = Writer { fields: None, kind: self.kind };
         let one = |value: &Value| joined(&[self.equal(value, path), of_elements.equal(value, &element)], " OR ");
         let parts: Vec<String> = values.iter().map(one).collect();
         joined(&parts, " OR ")
@@ -158,6 +170,34 @@ impl Writer {
     }
 }
 
+/// What is at the path, or anywhere, but for what matches one of some queries.
+fn but_not(path: Steps<'_>, parts: &[String]) -> String {
+    let all = if path.is_empty() { "(*:*)".to_owned() } else { exists(path) };
+    match parts {
+        [] => all,
+        parts => format!("({all} AND NOT {})", joined(parts, " OR ")),
+    }
+}
+
+/// Whether a query for a condition finds no document that does not match it: only then its negation is one of the query.
+fn is_exact(condition: &Condition) -> bool {
+    match condition {
+        Condition::Compare(Comparison::Ne, _) => false,
+        Condition::Compare(_, value) => type_of(value).is_some_and(|kind| kind != "null"),
+        Condition::In(values) => !values.is_empty() && values.iter().all(|value| type_of(value).is_some()),
+        _ => false,
+    }
+}
+
+/// The same of a selector.
+fn is_exact_selector(selector: &Selector) -> bool {
+    match selector {
+        Selector::And(all) | Selector::Or(all) => !all.is_empty() && all.iter().all(is_exact_selector),
+        Selector::Field(at, condition) => !steps(at.as_str()).iter().any(|step| is_number(step)) && is_exact(condition),
+        _ => false,
+    }
+}
+
 fn is_number(step: &str) -> bool {
     !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -176,10 +216,11 @@ fn exists_as(path: Steps<'_>, kind: &str) -> String {
     format!("({NAMES}:{}_3a{kind})", escaped_steps(path))
 }
 
-/// The ends of a range of texts are those of the reference.
-fn range(comparison: Comparison, value: &Value) -> String {
+/// The ends of a range of texts are those of the reference, but where fields have types: a range can be open there.
+fn range(comparison: Comparison, value: &Value, kind: TextKind) -> String {
     let is_text = matches!(value, Value::String(_));
-    let (least, greatest) = if is_text { ("\"\"", "u0x10FFFF") } else { ("*", "*") };
+    let is_closed = is_text && kind == TextKind::Plain;
+    let (least, greatest) = if is_closed { ("\"\"", "u0x10FFFF") } else { ("*", "*") };
     let value = if is_text { written(value) } else { plain(value) };
     match comparison {
         Comparison::Lt => format!("[{least} TO {value}}}"),
@@ -211,14 +252,19 @@ fn quoted(text: &str) -> String {
     if is_number { format!("\"{text}\"") } else { format!("\"{}\"", escaped_text(text)) }
 }
 
-/// A text of which no character is an operator.
+/// A text of which no character is an operator; of `&&` and `||` the first is told to be none.
 fn escaped_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        if "+-&|!(){}[]^\"~*?:\\/".contains(char) || char.is_whitespace() {
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        let is_double = matches!(char, '&' | '|') && chars.peek() == Some(&char);
+        if is_double || "+-!(){}[]^\"~*?:\\/".contains(char) || char.is_whitespace() {
             out.push('\\');
         }
         out.push(char);
+        if is_double {
+            out.extend(chars.next());
+        }
     }
     out
 }
@@ -281,7 +327,7 @@ mod tests {
 
     fn query(selector: &str) -> String {
         let selector = Selector::parse(&json::parse(selector.as_bytes()).unwrap()).unwrap();
-        text_query(&selector).unwrap().text
+        text_query(&selector, TextKind::Plain).unwrap().text
     }
 
     #[test]
@@ -299,11 +345,49 @@ mod tests {
             (r#"{"tags":{"$all":["x"]}}"#, r#"((tags._5b_5d_3astring:"x"))"#),
             (r#"{"age":{"$ne":3}}"#, "((($fieldnames:age_3a*) OR ($fieldnames:age.*)) AND NOT ((age_3anumber:3)))"),
             (r#"{"n":-7}"#, r"(n_3anumber:\-7)"),
+            (r#"{"n":{"$ne":[1]}}"#, "(($fieldnames:n_3a*) OR ($fieldnames:n.*))"),
+            (r#"{"n":{"$nin":[]}}"#, "(($fieldnames:n_3a*) OR ($fieldnames:n.*))"),
+            (
+                r#"{"n":{"$nin":[5,{"a":1}]}}"#,
+                "((($fieldnames:n_3a*) OR ($fieldnames:n.*)) AND NOT ((((n_3anumber:5) OR (n._5b_5d_3anumber:5)))))",
+            ),
+            (r#"{"n":{"$mod":[3,1]}}"#, "($fieldnames:n_3anumber)"),
+            (r#"{"n":{"$type":"string"}}"#, "(($fieldnames:n_3a*) OR ($fieldnames:n.*))"),
+            (r#"{"n":{"$regex":"^a"}}"#, "($fieldnames:n_3astring)"),
+            (r#"{"n":{"$beginsWith":"a b*"}}"#, r"(n_3astring:a\ b\**)"),
+            (r#"{"n":"a&b && c"}"#, r#"(n_3astring:"a&b\ \&&\ c")"#),
+            (r#"{"n":{"$size":2}}"#, "(n._5b_5d_3alength:2)"),
             (r#"{"n":"-7"}"#, r#"(n_3astring:"-7")"#),
             (r#"{"n":{"$gt":"b"}}"#, r#"(n_3astring:{"b" TO u0x10FFFF])"#),
         ] {
             assert_eq!(query(selector), expected, "{selector}");
         }
+    }
+
+    #[test]
+    fn fields_that_an_index_must_have_are_those_of_the_reference() {
+        let fields = |selector: &str| {
+            let selector = Selector::parse(&json::parse(selector.as_bytes()).unwrap()).unwrap();
+            let fields = text_query(&selector, TextKind::Plain).unwrap().fields;
+            fields.map(|fields| fields.into_iter().collect::<Vec<_>>().join(" "))
+        };
+        for (selector, expected) in [
+            (r#"{"n":{"$regex":"^a"}}"#, "n:string"),
+            (r#"{"n":{"$beginsWith":"a"}}"#, "n:string"),
+            (r#"{"n":{"$mod":[3,1]}}"#, ""),
+            (r#"{"n":{"$type":"string"},"m":{"$size":2}}"#, ""),
+            (r#"{"n":{"$in":[1,"x"]},"$text":"y"}"#, "$default n:number n:string"),
+        ] {
+            assert_eq!(fields(selector).as_deref(), Some(expected), "{selector}");
+        }
+        assert_eq!(fields(r#"{"n":{"$exists":false}}"#), None);
+    }
+
+    #[test]
+    fn a_range_of_texts_is_open_where_fields_have_types() {
+        let selector = Selector::parse(&json::parse(br#"{"n":{"$gt":"b"},"m":{"$lte":"c"}}"#).unwrap()).unwrap();
+        let text = text_query(&selector, TextKind::Typed).unwrap().text;
+        assert_eq!(text, r#"((n_3astring:{"b" TO *]) AND (m_3astring:[* TO "c"]))"#);
     }
 
     #[test]
