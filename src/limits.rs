@@ -5,18 +5,22 @@
 use std::time::Duration;
 
 mod between_nodes;
+mod doctor;
 mod feeds;
 mod guard;
 mod large_documents;
+mod migration;
 mod overload;
 pub mod scripts;
 mod search;
 mod views;
 
 pub use between_nodes::*;
+pub use doctor::*;
 pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
+pub use migration::*;
 pub use overload::*;
 pub use search::*;
 pub use views::*;

@@ -9,6 +9,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -62,6 +63,11 @@ fn main() -> ExitCode {
             Command::Dump(flags) => dump(&env, &flags).await.map(|code| (code, false)),
             Command::Load(flags) => load(&env, &flags).await.map(|code| (code, false)),
             Command::Restore(flags) => restore(&env, &flags).await.map(|code| (code, false)),
+            Command::Import(flags) => cli::migrate::import(&env, &flags).await.map(|code| (code, false)),
+            Command::Export(flags) => cli::migrate::export(&env, &flags).await.map(|code| (code, false)),
+            Command::Doctor(flags) => cli::doctor::run(&env, &flags).await.map(|code| (code, false)),
+            Command::Completions(flags) => cli::pages::completions(&flags).map(|()| (ExitCode::SUCCESS, false)),
+            Command::Man(flags) => cli::pages::man(&flags).map(|()| (ExitCode::SUCCESS, false)),
             Command::Salvage(flags) => salvage(&env, &flags).await.map(|code| (code, false)),
             Command::ScriptHost => script_host(&env).await.map(|()| (ExitCode::SUCCESS, false)),
         }
@@ -181,7 +187,8 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     let mut signals = Signals::new()?;
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
-    let log = observe::start_log(&config, env.metrics());
+    let clock = env.clone();
+    let log = observe::start_log(&config, env.metrics(), Arc::new(move || clock.wall()));
     config.check().map_err(failure)?;
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;
@@ -190,9 +197,12 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
         StartError::Damaged(..) => Failure(error.to_string(), NOT_WHOLE),
         other => failure(other),
     })?;
-    println!("settee {} is ready at http://{}/", env!("CARGO_PKG_VERSION"), node.address());
-    // The line may be gone with its reader; the node serves all the same.
-    let _ = std::io::stdout().flush();
+    let (address, secure_address) = (node.address(), node.secure_address());
+    let banner = cli::banner::text(&config, &cli::banner::Started { address, secure_address, data: &flags.data });
+    // The reader may be gone; the node serves all the same.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
+    drop(out);
 
     let again = tokio::select! {
         biased;

@@ -1,34 +1,42 @@
-//! What a node tells of itself: the log, on standard error, with its level from `log/level`.
+//! What a node tells of itself: the log, on standard error, as text or as JSON lines, with levels from `log/level` and
+//! `log/levels`.
 //!
 //! Code anywhere logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::Config;
 
+mod filter;
+mod json_lines;
 pub mod metrics;
 pub mod panics;
 
+pub use json_lines::Clock;
+use json_lines::JsonLines;
 use metrics::{Counter, Metrics};
 
-/// The log's level, which may change while it runs.
+/// The log's levels, which may change while it runs.
 #[derive(Debug)]
-pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
+pub struct LogLevel(reload::Handle<Targets, Registry>);
 
-/// Sends log lines of the configured level to standard error. A second call in one process changes nothing.
-/// Lines are counted by level in `metrics`.
-pub fn start_log(config: &Config, metrics: &Arc<Metrics>) -> LogLevel {
-    let (filter, handle) = reload::Layer::new(configured(config));
+/// Sends log lines of the configured levels to standard error, in the configured form. A second call in one process
+/// changes nothing. Lines are counted by level in `metrics`; `clock` tells their time in JSON lines.
+pub fn start_log(config: &Config, metrics: &Arc<Metrics>, clock: Clock) -> LogLevel {
+    let (filter, handle) = reload::Layer::new(filter::configured(config));
+    let is_json = config.text("log", "format", "text") == "json";
     let colours = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
+    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
+    let (text, json) = ((!is_json).then_some(text), is_json.then_some(JsonLines(clock)));
+    let lines = tracing_subscriber::registry().with(filter).with(text).with(json);
     // Fails only where a log is running already, and then that one stays.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).with(Counting(Arc::clone(metrics))).try_init();
+    let _ = lines.with(Counting(Arc::clone(metrics))).try_init();
     LogLevel(handle)
 }
 
@@ -47,45 +55,9 @@ impl<S: tracing::Subscriber> Layer<S> for Counting {
 }
 
 impl LogLevel {
-    /// Takes the level that is configured now.
+    /// Takes the levels that are configured now.
     pub fn follow(&self, config: &Config) {
         // Fails only when the log is gone, at the end of the process.
-        let _ = self.0.reload(configured(config));
-    }
-}
-
-fn configured(config: &Config) -> LevelFilter {
-    level(&config.text("log", "level", "info"))
-}
-
-/// CouchDB's level names; an unknown one counts as `info`.
-fn level(name: &str) -> LevelFilter {
-    match name {
-        "debug" => LevelFilter::DEBUG,
-        "warning" | "warn" => LevelFilter::WARN,
-        "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => LevelFilter::ERROR,
-        "none" => LevelFilter::OFF,
-        _ => LevelFilter::INFO,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn level_names_are_those_of_couchdb() {
-        let expected = [
-            ("debug", LevelFilter::DEBUG),
-            ("info", LevelFilter::INFO),
-            ("notice", LevelFilter::INFO),
-            ("warning", LevelFilter::WARN),
-            ("critical", LevelFilter::ERROR),
-            ("none", LevelFilter::OFF),
-            ("loud", LevelFilter::INFO),
-        ];
-        for (name, filter) in expected {
-            assert_eq!(level(name), filter, "{name}");
-        }
+        let _ = self.0.reload(filter::configured(config));
     }
 }

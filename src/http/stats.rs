@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::latency::Latencies;
 use crate::cluster::Counted;
 use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
 use crate::observe::panics;
@@ -26,6 +27,7 @@ const PERCENTILES: [(u32, f64); 6] = [(50, 0.5), (75, 0.75), (90, 0.9), (95, 0.9
 pub struct Stats {
     started: Instant,
     counts: Mutex<Counts>,
+    latencies: Latencies,
 }
 
 #[derive(Default)]
@@ -54,6 +56,12 @@ pub struct Levels {
     pub lost_parts: u64,
     /// What happened on the connections to other nodes.
     pub cluster: Vec<Counted>,
+    /// Databases that are being compacted.
+    pub compacting: u64,
+    /// Databases that wait to be compared with other nodes, and for how long there have been some.
+    pub lag: (u64, Duration),
+    /// Whether this node's replicas hold what those of other nodes held when it last met them.
+    pub in_sync: bool,
     /// What the process takes of the machine.
     pub usage: Usage,
 }
@@ -75,12 +83,19 @@ enum Measured {
 impl Stats {
     /// Counters at zero.
     pub fn new(env: &Env) -> Stats {
-        Stats { started: env.now(), counts: Mutex::default() }
+        Stats { started: env.now(), counts: Mutex::default(), latencies: Latencies::default() }
     }
 
-    /// Counts one answer.
-    pub fn count(&self, metrics: &Metrics, method: &str, status: StatusCode, took: Duration) {
+    /// Counts one answer of an endpoint ([`latency`](super::latency)).
+    pub fn count(
+        &self,
+        metrics: &Metrics,
+        (method, endpoint): (&str, &'static str),
+        status: StatusCode,
+        took: Duration,
+    ) {
         metrics.record_ms(Histogram::RequestTime, took);
+        self.latencies.record(endpoint, took);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.requests += 1;
         if let Some(method) = METHODS.iter().find(|m| **m == method) {
@@ -138,6 +153,15 @@ impl Stats {
         }
         let memory = Measured::Gauge(levels.usage.memory_bytes);
         add("settee/memory/resident_bytes", "bytes of memory that the node takes", memory);
+        let compacting = Measured::Gauge(levels.compacting);
+        add("settee/compaction/running", "number of databases that are being compacted", compacting);
+        let (lagging, lag) = levels.lag;
+        let lagging = Measured::Gauge(lagging);
+        add("settee/convergence/lagging_databases", "databases that wait to be compared with other nodes", lagging);
+        let about = "seconds for which databases have waited to be compared with other nodes";
+        add("settee/convergence/lag_seconds", about, Measured::Gauge(lag.as_secs()));
+        let in_sync = Measured::Gauge(u64::from(levels.in_sync));
+        add("settee/convergence/in_sync", "1: the node's replicas hold what those of other nodes held", in_sync);
         out
     }
 
@@ -222,6 +246,7 @@ impl Stats {
                 Measured::Histogram(values) => summary(&mut out, &name, &reading.path, values),
             }
         }
+        self.latencies.prometheus(&mut out);
         let uptime = env.now().since(self.started).as_secs();
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));
         out

@@ -19,6 +19,7 @@ use crate::coordinator::topology::events::EventKind;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::world::{BoxFuture, Instant};
 
 /// The nodes that are up, with the numbers of the connections to them.
@@ -227,6 +228,19 @@ impl Rounds {
     }
 }
 
+impl Coordinator {
+    /// How many databases wait to be compared because a copy missed something, and for how long there have been some.
+    pub fn convergence_lag(&self) -> (u64, Duration) {
+        let (count, lag) = self.context().convergence_lag();
+        (count as u64, lag)
+    }
+
+    /// Whether this node's copies hold what those of the other nodes held when it last met them.
+    pub fn is_in_sync(&self) -> bool {
+        self.context().in_sync.is(self.env().now())
+    }
+}
+
 fn later(now: Instant, by: Duration) -> Instant {
     Instant(now.0 + by)
 }
@@ -271,11 +285,13 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>) {
             rounds.ended(env.now(), compares);
         }
         // Several at a time: one whose copies do not answer holds up no other.
+        env.metrics().add(Counter::DatabaseSyncs, names.len() as u64);
         let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (name, tell) in &names {
             syncs.push(Box::pin(coordinator.sync_database(name, *tell)));
         }
         stream::iter(syncs).for_each_concurrent(limits::DATABASES_AT_ONCE, |sync| sync).await;
+        context.caught_up();
         drop(coordinator);
         env.sleep(limits::SYNC_PAUSE).await;
     }

@@ -29,7 +29,7 @@ use crate::limits;
 use crate::script::Scripts;
 use crate::shard::ShardError;
 use crate::storage::{Storage, View};
-use crate::world::Env;
+use crate::world::{Env, Instant};
 
 /// See the module head.
 pub(in crate::coordinator) struct Context {
@@ -68,6 +68,8 @@ pub(in crate::coordinator) struct Context {
     /// Databases of which a copy missed something. A blocking lock: held for set operations only.
     /// The value: whether other nodes are to be told.
     lagging: BlockingMutex<BTreeMap<String, bool>>,
+    /// Since when there have been such databases. A blocking lock, as above.
+    lagging_since: BlockingMutex<Option<Instant>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
     /// are filled (`superseded`). The value: how often they began. A blocking lock, as above.
     unfilled: BlockingMutex<BTreeMap<String, u64>>,
@@ -131,6 +133,7 @@ impl Context {
             states: BlockingMutex::default(),
             in_sync: InSync::new(is_alone),
             lagging: BlockingMutex::default(),
+            lagging_since: BlockingMutex::default(),
             unfilled: BlockingMutex::default(),
             superseded: Notify::new(),
             missing: Notify::new(),
@@ -315,8 +318,26 @@ impl Context {
         let was_empty = lagging.is_empty();
         *lagging.entry(database.to_owned()).or_default() |= tell;
         if was_empty {
+            let mut since = self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner);
+            since.get_or_insert(self.env.now());
+            drop(since);
             self.missing.notify_one();
         }
+    }
+
+    /// All databases of which a copy missed something were looked at, unless some came meanwhile.
+    pub fn caught_up(&self) {
+        let lagging = self.lagging.lock().unwrap_or_else(PoisonError::into_inner);
+        if lagging.is_empty() {
+            *self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// How many databases wait to be compared because a copy missed something, and for how long there have been some.
+    pub fn convergence_lag(&self) -> (usize, Duration) {
+        let count = self.lagging.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let since = *self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner);
+        (count, since.map_or(Duration::ZERO, |since| self.env.now().since(since)))
     }
 
     /// Takes the names of databases of which a copy missed something.

@@ -117,6 +117,9 @@ async fn levels(ctx: &Context) -> Levels {
         replaced_files: ctx.coordinator.damage().replaced(),
         lost_parts: ctx.coordinator.damage().lost(),
         cluster: ctx.cluster.counters(),
+        compacting: ctx.coordinator.compacting() as u64,
+        lag: ctx.coordinator.convergence_lag(),
+        in_sync: ctx.coordinator.is_in_sync(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }
 }
