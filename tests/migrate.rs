@@ -266,7 +266,7 @@ fn a_file_of_couchbackup_is_loaded_with_histories_and_goes_on_after_a_kill() {
             let ids = [format!("{n:032x}"), "dddddddddddddddddddddddddddddddd".to_owned()];
             json!({"_id": format!("d{batch}-{n}"), "_rev": format!("2-{}", ids[0]), "x": "y".repeat(500),
                 "_revisions": {"start": 2, "ids": ids},
-                "_attachments": {"f": {"content_type": "a/b", "revpos": 1, "data": base64(b"bytes")}}})
+                "_attachments": {"f": {"contentType": "a/b", "revpos": 1, "data": base64(b"bytes")}}})
         };
         text += &format!("{}\n", Value::Array((0..25).map(doc).collect()));
     }
@@ -299,6 +299,7 @@ fn a_file_of_couchbackup_is_loaded_with_histories_and_goes_on_after_a_kill() {
     let one = target.must("GET", "/d/d39-24?revs=true&attachments=true", "").json();
     assert_eq!(one["_revisions"]["ids"].as_array().map(Vec::len), Some(2));
     assert_eq!(one["_attachments"]["f"]["data"], base64(b"bytes"));
+    assert_eq!(one["_attachments"]["f"]["content_type"], "a/b");
     // A file that is broken in the middle is no backup.
     std::fs::write(&file, "{\"name\":\"c\",\"version\":\"2\",\"mode\":\"full\"}\n[{\"_id\":\n").expect("a file");
     let (status, told) = run(load());

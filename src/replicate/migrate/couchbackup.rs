@@ -53,7 +53,7 @@ fn parse(line: &[u8], headed: bool) -> std::result::Result<Line, String> {
     match value {
         Value::Array(docs) => {
             let docs = docs.into_iter().map(|doc| match doc {
-                Value::Object(doc) if doc.contains("_id") && doc.contains("_rev") => Ok(doc),
+                Value::Object(doc) if doc.contains("_id") && doc.contains("_rev") => Ok(as_stored(doc)),
                 _ => Err("holds something else than documents with _id and _rev".to_owned()),
             });
             Ok(Line::Documents(docs.collect::<std::result::Result<_, String>>()?))
@@ -63,6 +63,29 @@ fn parse(line: &[u8], headed: bool) -> std::result::Result<Line, String> {
         }
         _ => Err("is no list of documents".to_owned()),
     }
+}
+
+/// A document as its database had it: couchbackup 2.10 and later write two members of attachments in another spelling.
+fn as_stored(mut doc: Object) -> Object {
+    if let Some(Value::Object(entries)) = doc.get_mut("_attachments") {
+        let names: Vec<String> = entries.iter().map(|(name, _)| name.to_owned()).collect();
+        for name in names {
+            let Some(Value::Object(entry)) = entries.get_mut(&name) else { continue };
+            for (written, stored) in [("contentType", "content_type"), ("encodedLength", "encoded_length")] {
+                if let Some(value) = entry.remove(written) {
+                    entry.insert(stored, value);
+                }
+            }
+        }
+    }
+    doc
+}
+
+/// The name of an attachment whose bytes the file does not have.
+fn lacks_bytes(doc: &Object) -> Option<&str> {
+    let entries = doc.get("_attachments")?.as_object()?;
+    let lacks = |entry: &Value| entry.as_object().is_some_and(|entry| !entry.contains("data"));
+    entries.iter().find(|(_, entry)| lacks(entry)).map(|(name, _)| name)
 }
 
 /// The lines of a file, read on the pool.
@@ -240,6 +263,13 @@ impl Load<'_> {
             if offset <= from {
                 return Ok(step);
             }
+            let (stubs, docs): (Vec<Object>, Vec<Object>) =
+                docs.into_iter().partition(|doc| lacks_bytes(doc).is_some());
+            step.refused.extend(stubs.iter().map(|doc| {
+                let id = doc.get("_id").and_then(Value::as_str).unwrap_or_default();
+                let name = lacks_bytes(doc).unwrap_or_default();
+                format!("refused: {id}: the file does not hold its attachment {name} (couchbackup --attachments)")
+            }));
             for batch in batches(docs) {
                 let docs: Vec<Doc> = batch.into_iter().filter_map(Doc::from_body).collect();
                 let refused = self.target.write(&docs).await?;
@@ -323,6 +353,16 @@ mod tests {
             panic!("documents")
         };
         assert_eq!(docs.len(), 2);
+    }
+
+    #[test]
+    fn attachments_are_read_as_the_program_spells_them() {
+        let line = br#"[{"_id":"a","_rev":"1-b","_attachments":{"f":{"contentType":"a/b","revpos":1,"data":"eA=="},
+            "g":{"content_type":"c/d","stub":true}}}]"#;
+        let Ok(Line::Documents(docs)) = parse(line, true) else { panic!("documents") };
+        let text = String::from_utf8(docs[0].to_vec()).unwrap();
+        assert!(text.contains(r#""content_type":"a/b""#) && text.contains(r#""content_type":"c/d""#), "{text}");
+        assert!(!text.contains("contentType") && lacks_bytes(&docs[0]) == Some("g"), "{text}");
     }
 
     #[test]
