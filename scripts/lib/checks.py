@@ -70,6 +70,7 @@ def steps():
     return [
         Step("format", "build", "cargo fmt --all -- --check"),
         Step("licences", "wait", "python3 scripts/licences"),
+        Step("configuration-page", "wait", "python3 scripts/configuration-page --check"),
         Step("build", "build", "python3 scripts/lib/run_tests.py --build-only"),
         Step("tests", "compute", "python3 scripts/lib/run_tests.py", ("build",)),
         # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
@@ -118,6 +119,9 @@ def steps():
              "target/debug/settee-sim run --cluster --seeds ${LONG_CLUSTER_SEEDS:-1000} --from 1001", ("sim-build",), (),
              ("long",)),
         Step("planted-shrink", "compute", "target/debug/settee-sim planted --shrink", ("sim-build",), (), ("long",)),
+        Step("migrate", "wait", "python3 scripts/migrate --port PORT", release, ("npm",), ("long",)),
+        Step("package", "wait", "python3 scripts/package-test", release, ("dpkg-deb",), ("long",)),
+        Step("monitoring", "wait", "python3 scripts/monitoring-check", release, ("prometheus", "promtool"), ("long",)),
         Step("many-databases", "wait", "python3 scripts/many-databases", release, (), ("long",)),
         Step("load-million", "wait", "python3 scripts/load-million", release, (), ("long",)),
     ]
