@@ -132,7 +132,7 @@ impl Stats {
         }
         for (id, lag, _) in &jobs.behind {
             let about = "seconds since the target of a replication had everything";
-            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(lag.as_secs()));
+            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(levels.lag.as_secs()));
         }
         for (id, _, entries) in &jobs.behind {
             let about = "changes that a replication has still to read";
@@ -160,7 +160,7 @@ impl Stats {
         let lagging = Measured::Gauge(levels.replicas.lagging);
         add("settee/convergence/lagging_databases", "databases that wait to be compared with other nodes", lagging);
         let about = "seconds for which databases have waited to be compared with other nodes";
-        add("settee/convergence/lag_seconds", about, Measured::Gauge(lag.as_secs()));
+        add("settee/convergence/lag_seconds", about, Measured::Gauge(levels.lag.as_secs()));
         let in_sync = Measured::Gauge(u64::from(levels.replicas.in_sync));
         add("settee/convergence/in_sync", "1: the node's replicas hold what those of other nodes held", in_sync);
         out
