@@ -201,6 +201,29 @@ pub fn compute(
     body_term: &[u8],
     attachments: &[AttachmentDigest<'_>],
 ) -> Revision {
+    let mut tail = Vec::new();
+    for attachment in attachments.iter().rev() {
+        tail.extend_from_slice(&[SMALL_TUPLE, 3]);
+        put_binary(attachment.name.as_bytes(), &mut tail);
+        put_binary(attachment.content_type.as_bytes(), &mut tail);
+        put_binary(attachment.md5, &mut tail);
+    }
+    hash(deleted, parent, body_term, (attachments.len(), &tail))
+}
+
+/// The revision of a document that is made again upon its tombstone `parent`. CouchDB computes it after the attachments were
+/// written, when it does not see their names, types and digests any more: only how many there are counts.
+pub fn compute_recreated(parent: &Revision, body_term: &[u8], attachments: usize) -> Revision {
+    let mut tail = Vec::new();
+    for _ in 0..attachments {
+        tail.extend_from_slice(&[SMALL_TUPLE, 3]);
+        (0..3).for_each(|_| put_atom("undefined", &mut tail));
+    }
+    hash(false, Some(parent), body_term, (attachments, &tail))
+}
+
+/// `attachments`: how many there are, and the terms of all.
+fn hash(deleted: bool, parent: Option<&Revision>, body_term: &[u8], (count, terms): (usize, &[u8])) -> Revision {
     let parent_pos = parent.map_or(0, |p| p.pos);
     let mut head = Vec::with_capacity(64);
     head.extend_from_slice(&[VERSION, LIST, 0, 0, 0, 5]);
@@ -211,19 +234,40 @@ pub fn compute(
         None => head.extend_from_slice(&[SMALL_INTEGER, 0]),
     }
     let mut tail = Vec::new();
-    if !attachments.is_empty() {
-        put_tag_and_length(LIST, attachments.len(), &mut tail);
-        for attachment in attachments.iter().rev() {
-            tail.extend_from_slice(&[SMALL_TUPLE, 3]);
-            put_binary(attachment.name.as_bytes(), &mut tail);
-            put_binary(attachment.content_type.as_bytes(), &mut tail);
-            put_binary(attachment.md5, &mut tail);
-        }
+    if count > 0 {
+        put_tag_and_length(LIST, count, &mut tail);
+        tail.extend_from_slice(terms);
     }
     // The end of the attachment list and of the whole list.
     tail.extend_from_slice(&[NIL, NIL]);
     let digest = Md5::new().chain_update(&head).chain_update(body_term).chain_update(&tail).finalize();
     Revision { pos: parent_pos.saturating_add(1), hash: RevHash::Md5(digest.into()) }
+}
+
+/// A member of a list of options as CouchDB keeps them in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum TermOption<'a> {
+    /// A word of the program.
+    Atom(&'a str),
+    /// A value of a request.
+    Value(&'a Value),
+}
+
+/// `{Value, [{Name, Option}, ..]}` as an external term: what CouchDB hashes for the name of an index that was given none.
+pub fn term_with_options(value: &Value, options: &[(&str, TermOption<'_>)]) -> Vec<u8> {
+    let mut out = vec![VERSION, SMALL_TUPLE, 2];
+    put_value(value, &mut out);
+    put_tag_and_length(LIST, options.len(), &mut out);
+    for (name, option) in options {
+        out.extend_from_slice(&[SMALL_TUPLE, 2]);
+        put_atom(name, &mut out);
+        match option {
+            TermOption::Atom(word) => put_atom(word, &mut out),
+            TermOption::Value(value) => put_value(value, &mut out),
+        }
+    }
+    out.push(NIL);
+    out
 }
 
 /// A tag with a 32-bit length. Requests are far smaller than 4 GiB.

@@ -14,6 +14,7 @@ mod forwarded;
 pub mod handle;
 mod idle;
 pub mod json_meter;
+mod jsonp;
 mod lenient;
 pub mod multipart;
 pub mod policy;

@@ -145,9 +145,17 @@ fn interactive(
     // Stubs mean the attachments of the revision that the client named: a recreated document begins without any.
     let base = named.and_then(|rev| loaded.tree.get(rev).flatten()).map(|data| data.body);
     let generation = parent.as_ref().map_or(0, |parent| parent.pos) + 1;
-    let attachments = decided!(resolve(transaction, edit, base, Some(generation))?);
-    let digests: Vec<AttachmentDigest<'_>> = attachments.iter().map(digest).collect();
-    let rev = revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests);
+    // A document that is made again begins as a new one; only then it is put upon its tombstone.
+    let again = parent.as_ref().filter(|_| named.is_none() && !edit.deleted);
+    let revpos = if again.is_some() { 1 } else { generation };
+    let attachments = decided!(resolve(transaction, edit, base, Some(revpos))?);
+    let rev = match again {
+        Some(tombstone) => revision::compute_recreated(tombstone, &edit.body.term, attachments.len()),
+        None => {
+            let digests: Vec<AttachmentDigest<'_>> = attachments.iter().map(digest).collect();
+            revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests)
+        }
+    };
     assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
     let mut path = RevPath::single(rev.clone());
     let known = |parent| loaded.tree.path_to(&parent);
