@@ -102,6 +102,9 @@ impl Node {
         options: StorageOptions,
     ) -> Result<Node, StartError> {
         let at = listen_address(config)?;
+        for key in ["database_dir", "view_index_dir"] {
+            config.tell_default("couchdb", key, &data_dir.display().to_string());
+        }
         let data = |reason: &dyn fmt::Display| StartError::Data(data_dir.to_path_buf(), reason.to_string());
         let opened = Storage::open(env.clone(), data_dir, options).await;
         let storage = opened.map_err(|error| match error.is_damage() {

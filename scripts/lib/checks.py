@@ -88,6 +88,7 @@ def steps():
         Step("planted", "compute", "target/debug/settee-sim planted --known sim/board.json", ("sim-build",)),
         Step("cases", "compute", "target/debug/settee-sim cases --seeds ${CASE_SEEDS:-2}", ("sim-build",)),
         Step("conformance", "wait", "bash scripts/conformance PORT", release),
+        Step("conformance-follow", "wait", "bash scripts/conformance PORT --follow", release),
         Step("conformance-faults", "wait", "python3 scripts/conformance-faults", release),
         Step("outer", "wait", "target/debug/settee-sim outer 4 5 6 --binary target/release/settee --port PORT", both),
         Step("kill9", "wait", "python3 scripts/kill9 --rounds ${KILLS:-10}", release),

@@ -81,8 +81,20 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
             "enable_xframe_options",
         ],
     ),
-    ("chttpd", Switch, &["decode_plus_to_space"]),
-    ("chttpd", Text, &["bind_address", "prefer_minimal", "authentication_handlers", "WWW-Authenticate"]),
+    ("chttpd", Switch, &["allow_jsonp", "decode_plus_to_space", "server_header_versions"]),
+    (
+        "chttpd",
+        Text,
+        &[
+            "bind_address",
+            "prefer_minimal",
+            "authentication_handlers",
+            "WWW-Authenticate",
+            "x_forwarded_host",
+            "x_forwarded_proto",
+            "x_forwarded_ssl",
+        ],
+    ),
     ("chttpd_auth", Word(&["sha", "sha224", "sha256", "sha384", "sha512"]), &["pbkdf2_prf"]),
     ("chttpd_auth", Number, &["timeout", "iterations", "min_iterations", "max_iterations", "auth_cache_size"]),
     (
@@ -136,7 +148,17 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("couch_peruser", Text, &["database_prefix"]),
     ("couchdb", Switch, &["single_node", "users_db_security_editable"]),
     ("couchdb", Word(&["admin_only", "admin_local", "everyone"]), &["default_security"]),
-    ("couchdb", Number, &["max_document_size", "max_attachment_size", "max_document_id_length", "os_process_timeout"]),
+    (
+        "couchdb",
+        Number,
+        &[
+            "max_document_size",
+            "max_attachment_size",
+            "max_document_id_length",
+            "os_process_timeout",
+            "max_partition_size",
+        ],
+    ),
     // Of maintenance_mode the reference takes any text, and all but its words as false.
     ("couchdb", Text, &["uuid", "default_engine", "maintenance_mode"]),
     ("csp", Switch, &["utils_enable", "attachments_enable", "showlist_enable"]),
@@ -287,10 +309,17 @@ pub(super) fn refusals(sections: &Sections) -> Vec<String> {
     each(sections).filter_map(|(section, key, value)| refusal(section, key, value)).collect()
 }
 
-/// The options that the node does not know, in the form `[section] key`.
-pub(super) fn unknown(sections: &Sections) -> Vec<String> {
-    let unknown = each(sections).filter(|(section, key, _)| !is_known(section, key));
-    unknown.map(|(section, key, _)| format!("[{section}] {key}")).collect()
+/// The options that the node does not know: those of CouchDB with the reason why they have no effect, and all others, each in
+/// the form `[section] key`.
+pub(super) fn unknown(sections: &Sections) -> (Vec<String>, Vec<String>) {
+    let (mut foreign, mut others) = (Vec::new(), Vec::new());
+    for (section, key, _) in each(sections).filter(|(section, key, _)| !is_known(section, key)) {
+        match super::foreign::reason(section, key) {
+            Some(reason) => foreign.push(format!("[{section}] {key}: {reason}")),
+            None => others.push(format!("[{section}] {key}")),
+        }
+    }
+    (foreign, others)
 }
 
 fn each(sections: &Sections) -> impl Iterator<Item = (&str, &str, &str)> {

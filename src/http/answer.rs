@@ -17,6 +17,7 @@ use super::cors;
 use super::forwarded;
 use super::handle::accept::admits;
 use super::handle::{self, handle};
+use super::jsonp;
 use super::latency;
 use super::policy;
 use super::problem::{Problem, Result};
@@ -94,6 +95,7 @@ pub async fn answer(
     let location = request.base_url();
     let secure = location.starts_with("https:");
     let (mut told, cost) = (Told::default(), Arc::new(Cost::default()));
+    let (callback, placed) = jsonp::asked(&context.config, &request.query, placed);
     let outcome = match (cors::preflight(&context.config, &parts.method, &parts.headers), placed) {
         (Some(reply), _) => Ok(reply),
         (None, Err(problem)) => Err(problem),
@@ -106,10 +108,9 @@ pub async fn answer(
         skip_rest(&context, source).await;
     }
     let Told { renewed, user, endpoint } = told;
-    if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
-        reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
-    }
+    reply = with_session(&context, secure, renewed, reply);
     handle::token::keep(&context, &parts.headers, secure, &mut reply);
+    jsonp::wrap(&mut reply, callback.as_deref());
     finish(&context, &parts, (&id, &location), &mut reply);
     let (took, is_named) = (context.env.now().since(began), user.is_some());
     context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
@@ -121,6 +122,16 @@ pub async fn answer(
         response.extensions_mut().insert(NamedUser);
     }
     response
+}
+
+/// The answer with the cookie of a session that goes on, unless it sets one itself.
+fn with_session(context: &Context, secure: bool, renewed: Option<String>, reply: Reply) -> Reply {
+    match renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
+        Some(value) => {
+            reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()))
+        }
+        None => reply,
+    }
 }
 
 /// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
@@ -239,7 +250,11 @@ fn told_by_name(context: &Context, parts: &http::request::Parts, problem: Proble
 }
 
 /// An error's answer. 401 may carry a challenge, and sends a browser to the login page.
-fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem: Problem) -> Reply {
+fn refusal(context: &Context, parts: &http::request::Parts, base: &str, mut problem: Problem) -> Reply {
+    // Only `$mod` is answered so (`docs/compatibility.md`).
+    if problem.error == "bad_arg" && problem.status == StatusCode::NOT_FOUND && context.config.follows_couchdb() {
+        problem.status = StatusCode::BAD_REQUEST;
+    }
     let status = problem.status;
     let reason = problem.reason.clone();
     let mut reply = Reply::from(problem);
@@ -310,9 +325,11 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     if headers.get(CACHE_CONTROL).is_some_and(HeaderValue::is_empty) {
         headers.remove(CACHE_CONTROL);
     }
-    let server = match config.follows_couchdb() {
-        true => "CouchDB/3.5.0 (Erlang OTP/25)",
-        false => concat!("settee/", env!("CARGO_PKG_VERSION")),
+    let server = match (config.follows_couchdb(), config.bool("chttpd", "server_header_versions", true)) {
+        (true, true) => "CouchDB/3.5.0 (Erlang OTP/25)",
+        (true, false) => "CouchDB",
+        (false, true) => concat!("settee/", env!("CARGO_PKG_VERSION")),
+        (false, false) => "settee",
     };
     headers.insert(SERVER, HeaderValue::from_static(server));
     let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + context.env.wall());

@@ -15,6 +15,7 @@ mod forwarded;
 pub mod handle;
 mod idle;
 pub mod json_meter;
+mod jsonp;
 mod latency;
 mod lenient;
 pub mod multipart;

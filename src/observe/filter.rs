@@ -8,8 +8,7 @@ use super::LogOptions;
 /// The levels that these options ask for.
 pub(super) fn configured(options: &LogOptions) -> Targets {
     let all = Targets::new().with_default(level(&options.level));
-    pairs(&options.levels)
-        .fold(all, |all, (module, name)| all.with_target(target(module), level(name)))
+    pairs(&options.levels).fold(all, |all, (module, name)| all.with_target(target(module), level(name)))
 }
 
 /// `storage=debug, http=warn`: modules and their levels. What is not of this form the configuration refuses.
