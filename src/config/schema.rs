@@ -333,15 +333,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_options_are_those_of_the_snapshot() {
-        let lines = OPTIONS
-            .iter()
-            .flat_map(|(section, kind, keys)| keys.iter().map(move |key| format!("[{section}] {key}: {kind}\n")));
-        let lines: std::collections::BTreeSet<String> = lines.collect();
-        insta::assert_snapshot!(lines.into_iter().collect::<String>());
-    }
-
-    #[test]
     fn values_that_an_option_does_not_take_are_refused_with_what_it_takes() {
         for (section, key, value) in [
             ("log", "level", "bogus"),

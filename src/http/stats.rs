@@ -368,19 +368,3 @@ fn distribution(values: &Distribution) -> Value {
         "n": values.n(),
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_metrics_page_has_the_families_of_the_snapshot() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let env = crate::world::tokio_host::env(runtime.handle().clone());
-        env.metrics().workers().enter("compaction", "a pause").failed(&"the disk is full");
-        let page = Stats::new(&env).prometheus(&env, &Levels::default());
-        // Panics are counted for the process, in which other tests run.
-        let lines = page.lines().filter(|line| !line.starts_with("settee_panics_total"));
-        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
-    }
-}

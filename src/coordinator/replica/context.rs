@@ -1,8 +1,8 @@
 //! State of the node that all handles of databases share, and what the node knows about the other nodes.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
