@@ -5,9 +5,11 @@
 use std::time::Duration;
 
 mod between_nodes;
+mod doctor;
 mod feeds;
 mod guard;
 mod large_documents;
+mod migration;
 mod overload;
 mod page;
 pub mod scripts;
@@ -15,9 +17,11 @@ mod search;
 mod views;
 
 pub use between_nodes::*;
+pub use doctor::*;
 pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
+pub use migration::*;
 pub use overload::*;
 pub use page::*;
 pub use search::*;
@@ -172,6 +176,8 @@ pub const DATABASE_NAME_MAX: usize = 238;
 pub const Q_MAX: u32 = 1024;
 /// Ranges of a new database by default (`[cluster] q`).
 pub const Q_DEFAULT: u32 = 8;
+/// Bytes of documents and attachments of one partition (`couchdb/max_partition_size`); 0 is no limit. As in CouchDB.
+pub const PARTITION_BYTES: u64 = 10 << 30;
 /// The same with `[settee] follow = couchdb-3.5`.
 pub const Q_OF_COUCHDB: u32 = 2;
 /// Copies of a new database by default (`[cluster] n`); cut to the number of nodes.

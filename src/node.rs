@@ -84,7 +84,7 @@ impl Node {
     pub async fn start(env: &Env, config: &Config, data_dir: &Path) -> Result<Node, StartError> {
         let memory_mb = config.u64("settee", "memory_mb", limits::MEMORY_MB);
         let missing_files = match config.text("settee", "missing_files", "refuse").as_str() {
-            "refill" => MissingFiles::Rebuild,
+            "rebuild" | "refill" => MissingFiles::Rebuild,
             _ => MissingFiles::Refuse,
         };
         let options = StorageOptions { missing_files, ..StorageOptions::default().with_memory(memory_mb) };
@@ -102,6 +102,9 @@ impl Node {
         options: StorageOptions,
     ) -> Result<Node, StartError> {
         let at = listen_address(config)?;
+        for key in ["database_dir", "view_index_dir"] {
+            config.tell_default("couchdb", key, &data_dir.display().to_string());
+        }
         let data = |reason: &dyn fmt::Display| StartError::Data(data_dir.to_path_buf(), reason.to_string());
         let opened = Storage::open(env.clone(), data_dir, options).await;
         let storage = opened.map_err(|error| match error.is_damage() {

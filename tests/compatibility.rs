@@ -219,11 +219,17 @@ fn bad_update(c: &Client) -> bool {
         && c.get("/d/unwritten").status == 404
 }
 
+fn bad_mod(c: &Client) -> u16 {
+    let query = r#"{"selector":{"v":{"$mod":[0,1]}}}"#;
+    c.send("POST", "/d/_find", &["Accept: */*", "Content-Type: application/json"], query).status
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
     ("ETag of `_all_docs`", list_etag),
     ("`instance_start_time`", |c| c.get("/d").body.contains("\"instance_start_time\":\"0\"")),
     ("`_changes?limit=0`", |c| c.get("/d/_changes?limit=0").body.matches("\"id\":").count() == 1),
+    ("`$mod` with bad arguments", |c| bad_mod(c) == 404),
     ("default `q`", |c| c.get("/d").body.contains("\"q\":8")),
     ("`info.authentication_db` of `_session`", |c| {
         c.get("/_session").body.contains("\"authentication_db\":\"_users\"")
@@ -275,6 +281,7 @@ const FOLLOWED: &[Check] = &[
         let body = c.get("/d/_changes?limit=0").body;
         body.starts_with("{\"results\":[\n\n],\n\"last_seq\":\"") && body.ends_with("\"pending\":1}\n")
     }),
+    ("`$mod` with bad arguments", |c| bad_mod(c) == 400),
     ("default `q`", |c| c.get("/d").body.contains("\"cluster\":{\"q\":2,")),
     ("`info.authentication_db` of `_session`", |c| !c.get("/_session").body.contains("authentication_db")),
     ("attachment DELETE", |c| !attachment_delete(c) && c.get("/d/att").status == 200),

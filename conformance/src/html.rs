@@ -207,7 +207,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -244,6 +244,8 @@ mod tests {
         let row = Row {
             id: "c/n".into(),
             chapter: "c".into(),
+            spec: String::new(),
+            commands: Vec::new(),
             title: "t".into(),
             level: "core".into(),
             outcome: CaseOutcome::Failed(vec!["x".into()]),

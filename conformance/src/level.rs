@@ -4,7 +4,6 @@
 //! `chapters`, `specs` (sections) and `cases` that belong to it; the first that fits has the case.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Deserialize;
 
@@ -40,13 +39,12 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Reads `levels.toml`; no levels where there is none.
-    pub fn load(path: &Path) -> Result<Levels, String> {
-        if !path.exists() {
-            return Ok(Levels::default());
-        }
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+    /// Reads the text of `levels.toml`.
+    ///
+    /// # Errors
+    /// When it is no such table.
+    pub fn read(text: &str) -> Result<Levels, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
     }
 
     /// The level of a case; empty when none fits.
@@ -78,7 +76,8 @@ mod tests {
     #[test]
     fn every_case_of_the_suite_has_a_level_and_every_level_has_cases() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let levels = Levels::load(&root.join("levels.toml")).expect("levels");
+        let text = std::fs::read_to_string(root.join("levels.toml")).expect("a file");
+        let levels = Levels::read(&text).expect("levels");
         let cases = load(&root.join("cases")).expect("cases");
         let names: Vec<&str> = levels.level.iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["core", "query", "cluster", "admin"]);

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 pub mod client;
 pub mod compare;
+pub mod curl;
 pub mod diff;
+pub mod faults;
 pub mod ground;
 pub mod html;
 pub mod json;
@@ -14,10 +16,13 @@ pub mod level;
 pub mod multipart;
 pub mod player;
 pub mod profile;
+pub mod random;
 pub mod record;
 pub mod report;
 pub mod rows;
 pub mod run;
+pub mod suite;
+pub mod summary;
 pub mod transcript;
 
 /// The suite's own folder: `cases`, `profiles` and what belongs to them.

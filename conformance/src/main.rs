@@ -3,7 +3,7 @@
 //! Cases are data (README.md). Those that work on databases of their own run beside each other; those that see or
 //! change what all share run alone afterwards. Exit status 0: nothing failed; 1: something did; 2: could not run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use clap::{Parser, Subcommand};
 use settee_conformance::client::Target;
 use settee_conformance::level::Levels;
 use settee_conformance::profile::Profile;
-use settee_conformance::rows::{self, Rows};
+use settee_conformance::rows;
 use settee_conformance::run::{self, Run};
-use settee_conformance::transcript::{self, Case};
-use settee_conformance::{diff, home, html, record, report};
+use settee_conformance::suite::Suite;
+use settee_conformance::transcript::Case;
+use settee_conformance::{diff, faults, html, player, record, report, summary};
 
 /// Runs the conformance suite against a server and prints what differs.
 #[derive(Parser, Clone, Debug)]
@@ -27,10 +28,10 @@ struct Options {
     /// The server, with an administrator: http://name:password@host:port
     #[arg(long, required = true)]
     url: Option<String>,
-    /// Folder of cases, one folder a chapter [default: the suite's own]
+    /// Folder of cases, one folder a chapter [default: those that were packed into the program]
     #[arg(long, global = true)]
     cases: Option<PathBuf>,
-    /// Name of a profile (expected failures) in the folder `profiles` beside the cases
+    /// A profile (expected failures): a file, or the name of one that comes with the suite
     #[arg(long)]
     profile: Option<String>,
     /// Write JUnit XML here
@@ -42,6 +43,9 @@ struct Options {
     /// Write one page with every request and answer here
     #[arg(long)]
     html: Option<PathBuf>,
+    /// Write one page that sums up here, to be shown to others
+    #[arg(long)]
+    summary: Option<PathBuf>,
     /// Revision hashes must be the reference's own, not only well formed
     #[arg(long)]
     revs: bool,
@@ -60,6 +64,9 @@ struct Options {
     /// Also play cases that change the server's configuration (and change it back)
     #[arg(long)]
     allow_config: bool,
+    /// Leave out cases in which the specification decides against the reference
+    #[arg(long)]
+    as_reference: bool,
     /// An unexpected pass does not count as a failure
     #[arg(long)]
     lenient: bool,
@@ -79,14 +86,60 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Plays every case against two servers and prints where the second answers otherwise
+    /// Plays every case, or random conversations, against two servers and prints where the second answers otherwise
     Diff {
         /// Both servers: --url A --url B
         #[arg(long, num_args = 1, required = true)]
         url: Vec<String>,
+        #[command(flatten)]
+        random: RandomOptions,
+    },
+    /// Kills and pauses the nodes of a cluster by given commands while clients write, and checks what is there afterwards
+    Faults {
+        /// The cluster: a file of [[node]] tables with name, url, and the commands start, kill, pause, resume
+        #[arg(long)]
+        cluster: PathBuf,
+        /// How many rounds
+        #[arg(long, default_value_t = 5)]
+        rounds: u64,
+        /// The seed of the first round
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Seconds for which clients write in a round
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Writers beside each other
+        #[arg(long, default_value_t = 4)]
+        writers: usize,
+        /// Seconds within which all nodes must hold the same after the last fault
+        #[arg(long, default_value_t = 60)]
+        settle: u64,
     },
     /// Prints which cases name which row of the specification
     Matrix,
+}
+
+/// Random conversations in place of cases.
+#[derive(clap::Args, Clone, Debug)]
+struct RandomOptions {
+    /// Play random conversations of so many seeds, of every chapter of them or of --chapter
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// A list of known differences: a file, or the name of one that comes with the suite
+    #[arg(long)]
+    known: Option<String>,
+    /// Of how many kinds of differences to look for the shortest conversation
+    #[arg(long, default_value_t = 20)]
+    shrink: usize,
+    /// Write the shortest conversations into this folder, as drafts of cases
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// Hashes of revisions must be equal
+    #[arg(long = "same-revs")]
+    own_revs: bool,
 }
 
 fn main() -> ExitCode {
@@ -110,7 +163,7 @@ fn main() -> ExitCode {
 
 /// Does what was asked for; whether nothing failed.
 async fn start(options: Options) -> Result<bool, String> {
-    let dir = options.cases.clone().unwrap_or_else(|| home().join("cases"));
+    let suite = options.cases.clone().map_or(Suite::Packed, Suite::Folder);
     let patience = Duration::try_from_secs_f64(options.timeout).map_err(|e| format!("--timeout: {e}"))?;
     match options.command.clone() {
         Some(Command::Record { url, files }) => {
@@ -121,21 +174,55 @@ async fn start(options: Options) -> Result<bool, String> {
             }
             Ok(true)
         }
-        Some(Command::Diff { url }) => {
+        Some(Command::Diff { url, random }) => {
             let [a, b] = url.as_slice() else { return Err("diff: --url A --url B".to_owned()) };
-            let cases = chosen(&transcript::load(&dir)?, &options, &Levels::default());
             let servers = (Target::parse(a)?, Target::parse(b)?);
+            if let Some(seeds) = random.seeds {
+                return compare_randomly(servers, seeds, random, (&options, &suite), patience).await;
+            }
+            let cases = chosen(&suite.cases()?, &options, &Levels::default());
             let report = diff::diff(servers, patience, cases, options.jobs).await?;
             print!("{}", report.text);
             Ok(report.differing == 0)
         }
+        Some(Command::Faults { cluster, rounds, seed, seconds, writers, settle }) => {
+            let cluster = faults::Cluster::load(&cluster)?;
+            let plan = faults::Plan { rounds, seed, seconds, writers, settle: Duration::from_secs(settle) };
+            let outcome = faults::run(&cluster, &plan).await?;
+            print!("{}", outcome.text);
+            Ok(outcome.failed == 0)
+        }
         Some(Command::Matrix) => {
-            let rows = Rows::load(&dir.join("../rows.toml"))?;
-            print!("{}", rows::matrix(&rows, &transcript::load(&dir)?));
+            print!("{}", rows::matrix(&suite.rows()?, &suite.cases()?));
             Ok(true)
         }
-        None => hold(options, &dir, patience).await,
+        None => hold(options, &suite, patience).await,
     }
+}
+
+/// Plays random conversations; whether none differed.
+async fn compare_randomly(
+    servers: (Target, Target),
+    seeds: u64,
+    random: RandomOptions,
+    (options, suite): (&Options, &Suite),
+    patience: Duration,
+) -> Result<bool, String> {
+    let every = || settee_conformance::random::chapters().into_iter().map(str::to_owned).collect();
+    let plan = diff::random::Plan {
+        from: random.from,
+        seeds,
+        chapters: options.chapter.clone().map_or_else(every, |one| vec![one]),
+        known: random.known.map_or(Ok(diff::known::Known::default()), |name| suite.known(&name))?,
+        jobs: options.jobs,
+        patience,
+        own_revs: random.own_revs,
+        shrink: random.shrink,
+        write: random.write,
+    };
+    let report = diff::random::compare(servers, plan).await?;
+    print!("{}", report.text);
+    Ok(report.differing == 0)
 }
 
 /// The cases that the options ask for.
@@ -143,17 +230,33 @@ fn chosen(all: &[Case], options: &Options, levels: &Levels) -> Vec<Case> {
     let named = |c: &Case| options.filter.as_ref().is_none_or(|f| c.id.contains(f) || c.title.contains(f));
     let level = |c: &Case| options.level.as_ref().is_none_or(|level| levels.of(c) == *level);
     let chapter = |c: &Case| options.chapter.as_ref().is_none_or(|chapter| c.chapter == *chapter);
-    all.iter().filter(|c| named(c) && level(c) && chapter(c)).cloned().collect()
+    let decided = |c: &Case| options.as_reference && c.by_spec;
+    all.iter().filter(|c| named(c) && level(c) && chapter(c) && !decided(c)).cloned().collect()
+}
+
+/// What the page that sums up says of the server and of the run.
+async fn about(options: &Options, run: &Run, server: String) -> summary::About {
+    let profile = options.profile.clone().unwrap_or_default();
+    let mut command = format!("settee-conformance --url http://ADMIN:PASSWORD@{server}");
+    for (option, value) in
+        [("--profile", &options.profile), ("--chapter", &options.chapter), ("--level", &options.level)]
+    {
+        if let Some(value) = value {
+            command.push_str(&format!(" {option} {value}"));
+        }
+    }
+    if options.allow_config {
+        command.push_str(" --allow-config");
+    }
+    let product = player::Player::new(&run.target, run.patience).product().await;
+    summary::About { server, product, profile, suite: env!("CARGO_PKG_VERSION").to_owned(), command }
 }
 
 /// Plays, prints and writes everything; whether nothing failed.
-async fn hold(options: Options, dir: &Path, patience: Duration) -> Result<bool, String> {
-    let all = transcript::load(dir)?;
-    let levels = Levels::load(&dir.join("../levels.toml"))?;
-    let profile = match &options.profile {
-        Some(name) => Profile::load(&dir.join("../profiles"), name)?,
-        None => Profile::default(),
-    };
+async fn hold(options: Options, suite: &Suite, patience: Duration) -> Result<bool, String> {
+    let all = suite.cases()?;
+    let levels = suite.levels()?;
+    let profile = options.profile.as_ref().map_or(Ok(Profile::default()), |name| suite.profile(name))?;
     let ids: Vec<&str> = all.iter().map(|c| c.id.as_str()).collect();
     if let Some(stranger) = profile.strangers(&ids).first() {
         return Err(format!("the profile of {} names {stranger}, which is no case", profile.product));
@@ -189,6 +292,10 @@ async fn hold(options: Options, dir: &Path, patience: Duration) -> Result<bool, 
     }
     if let Some(path) = &options.html {
         write(path, html::page(&rows, &run.levels, &server, lenient))?;
+    }
+    if let Some(path) = &options.summary {
+        let about = about(&options, &run, server).await;
+        write(path, summary::page(&rows, &run.levels, &about, lenient))?;
     }
     print!("{}", report::terminal(&rows, &run.levels, lenient));
     Ok(report::totals(&rows, lenient).failed == 0)

@@ -146,7 +146,7 @@ fn remove(value: &mut Value, name: &str) {
 }
 
 /// Text of a case file: a member a line, steps one below the other.
-fn pretty(value: &Value, depth: usize) -> String {
+pub fn pretty(value: &Value, depth: usize) -> String {
     let pad = " ".repeat(depth + 1);
     let lines = |open: &str, items: Vec<String>, close: &str| {
         let end = " ".repeat(depth);

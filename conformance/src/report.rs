@@ -35,6 +35,8 @@ pub struct Row {
     pub chapter: String,
     /// The behaviour, as a sentence.
     pub title: String,
+    /// The section of the specification that it belongs to.
+    pub spec: String,
     /// The level that it counts for.
     pub level: String,
     /// What came of it.
@@ -43,6 +45,8 @@ pub struct Row {
     pub took: Duration,
     /// What was sent and received, when a page was asked for.
     pub steps: Vec<Shown>,
+    /// Of a failed case: commands of a shell that show the first difference.
+    pub commands: Vec<String>,
 }
 
 /// How many cases passed, failed and were skipped (expected failures are skips).
@@ -100,6 +104,19 @@ pub fn totals(rows: &[Row], lenient: bool) -> Totals {
     sum
 }
 
+/// What a failed case means, and how to see it.
+fn meaning(out: &mut String, row: &Row) {
+    if row.commands.is_empty() {
+        return;
+    }
+    let (spec, level) = (&row.spec, &row.level);
+    let _ =
+        writeln!(out, "     It belongs to {spec:?} and counts for the level {level:?}. To see the first difference:");
+    for command in &row.commands {
+        let _ = writeln!(out, "       {command}");
+    }
+}
+
 /// The terminal's text: failures, skips by reason, a line per chapter, a badge per level, the totals as the last line.
 pub fn terminal(rows: &[Row], levels: &Levels, lenient: bool) -> String {
     let mut out = String::new();
@@ -118,6 +135,7 @@ pub fn terminal(rows: &[Row], levels: &Levels, lenient: bool) -> String {
                 if differences.len() > SHOWN_MAX {
                     let _ = writeln!(out, "     (+{} more)", differences.len() - SHOWN_MAX);
                 }
+                meaning(&mut out, row);
             }
             CaseOutcome::Unexpected(reason) => {
                 let _ = writeln!(out, "PASS (unexpected) {}: the profile says: {reason}", row.id);
@@ -253,10 +271,12 @@ mod tests {
             id: id.to_owned(),
             chapter: id.split('/').next().unwrap_or_default().to_owned(),
             title: "a <title>".to_owned(),
+            spec: "Documents".to_owned(),
             level: "core".to_owned(),
             outcome,
             took: Duration::from_millis(1_500),
             steps: Vec::new(),
+            commands: vec!["curl".to_owned()],
         };
         vec![
             row("a/1", CaseOutcome::Passed),
@@ -276,7 +296,10 @@ mod tests {
         let levels = Levels { level: vec![core()] };
         let text = terminal(&rows(), &levels, false);
         assert!(text.ends_with("\n1 passed, 2 failed, 2 skipped\n"), "{text}");
-        assert!(text.contains("(+2 more)") && text.contains("SKIP 1: needs more"), "{text}");
+        assert!(
+            text.contains("(+2 more)") && text.contains("\n       curl\n") && text.contains("SKIP 1: needs more"),
+            "{text}"
+        );
         assert!(text.contains("[core] incomplete: 1 of 4, 1 not played"), "{text}");
         assert!(terminal(&rows(), &levels, true).ends_with("\n2 passed, 1 failed, 2 skipped\n"));
     }

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::client::Target;
 use crate::compare;
+use crate::curl;
 use crate::html::Shown;
 use crate::level::Levels;
 use crate::player::{Exchange, Player};
@@ -62,15 +63,28 @@ async fn play_one(run: &Run, case: &Case) -> Row {
     let from = Instant::now();
     let (outcome, exchanges) = compare_answer(run, case).await;
     let steps = if run.keep { shown(run, case, exchanges) } else { Vec::new() };
+    let commands = match &outcome {
+        CaseOutcome::Failed(found) => commands(run, case, found),
+        _ => Vec::new(),
+    };
     Row {
         id: case.id.clone(),
         chapter: case.chapter.clone(),
         title: case.title.clone(),
+        spec: case.spec.clone(),
         level: run.levels.of(case),
         outcome,
         took: from.elapsed(),
         steps,
+        commands,
     }
+}
+
+/// The commands that lead to the first difference: all steps up to it.
+fn commands(run: &Run, case: &Case, found: &[String]) -> Vec<String> {
+    let first = found.first().and_then(|line| line.strip_prefix("step ")?.split(' ').next()?.parse::<usize>().ok());
+    let last = first.unwrap_or(usize::MAX).min(case.steps.len().saturating_sub(1));
+    curl::commands(&run.target.authority(), &case.steps[..=last])
 }
 
 fn shown(run: &Run, case: &Case, exchanges: Vec<Exchange>) -> Vec<Shown> {

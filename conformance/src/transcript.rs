@@ -48,6 +48,8 @@ pub struct Case {
     pub alone: bool,
     /// Whether documents of `_users` may be left over.
     pub makes_users: bool,
+    /// Whether the specification decides a step against what the reference was recorded to answer.
+    pub by_spec: bool,
 }
 
 /// What a server must have for a case to mean anything.
@@ -236,6 +238,12 @@ impl Case {
             changes_config: all().any(Step::changes_config),
             alone: all().any(Step::is_shared),
             makes_users: value.to_text(false).contains("/_users/"),
+            by_spec: value
+                .get("steps")
+                .and_then(Value::as_array)
+                .unwrap_or_default()
+                .iter()
+                .any(|s| s.get("by_spec").is_some()),
             requires,
             steps,
             cleanup,

@@ -311,6 +311,9 @@ def documents(page):
     page.tick("deep", on=False)
     page.click("Show")
     page.until("the column goes", lambda: "deep" not in " ".join(page.text_of("thead th")))
+    page.click("More")
+    page.click("Copy address")
+    page.see("Copied")
 
 
 @scene("partitions", title="In a partitioned database documents are shown by partition, and ids without one are told")
@@ -475,4 +478,28 @@ def large_document(page):
     page.go("#/db/papers/doc/larger")
     page.see("This document is large")
     page.shot("a document of five megabytes")
+    page.go("#/databases")
+
+
+@scene("local-documents", title="Local documents and design documents have lists of their own; both are opened and stored")
+def local_documents(page):
+    fresh(page, "papers")
+    page.api("PUT", "/papers/_local/here", {"n": 1})
+    page.api("PUT", "/papers/_design/app", {"views": {"all": {"map": "function (doc) { emit(null); }"}}})
+    page.go("#/db/papers")
+    page.choose("Kind of documents", "Local documents")
+    page.see("_local/here")
+    page.click("_local/here")
+    change(page, "Text of _local/here", ": 1\n", ": 2\n")
+    page.press("Control+s")
+    page.until("it is stored", lambda: page.api("GET", "/papers/_local/here")["n"] == 2)
+    page.go("#/db/papers?kind=design")
+    page.see("_design/app")
+    page.gone("_local/here")
+    page.click("_design/app")
+    page.see("View: all")
+    page.click("As JSON")
+    change(page, "Text of _design/app", "emit(null)", "emit(1)")
+    page.click("Save")
+    page.see("Stored as 2-")
     page.go("#/databases")

@@ -17,7 +17,9 @@ use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Env, Pool};
 
 pub mod defaults;
+mod effective;
 mod file;
+pub mod foreign;
 pub mod ini;
 pub mod schema;
 
@@ -110,6 +112,8 @@ struct Inner {
     /// The files of the chain as last read, in order, with what each one sets.
     chain: Mutex<Vec<(PathBuf, Sections)>>,
     current: RwLock<Arc<Sections>>,
+    /// Defaults that only the start of the node knows.
+    told: Mutex<Sections>,
     version: watch::Sender<u64>,
     /// Held while a change is written, so that two changes never meet in the file.
     writing: tokio::sync::Mutex<()>,
@@ -146,6 +150,7 @@ impl Config {
             sources,
             chain: Mutex::default(),
             current: RwLock::default(),
+            told: Mutex::default(),
             version: watch::Sender::new(0),
             writing: tokio::sync::Mutex::default(),
         }))
@@ -157,9 +162,12 @@ impl Config {
     /// [`ConfigError::Refused`]
     pub fn check(&self) -> Result<(), ConfigError> {
         let sections = self.sections();
-        let unknown = schema::unknown(&sections);
+        let (foreign, unknown) = schema::unknown(&sections);
         if !unknown.is_empty() {
             tracing::warn!("options that settee does not know, which have no effect: {}", unknown.join(", "));
+        }
+        for told in foreign {
+            tracing::warn!("an option of CouchDB without an effect here: {told}");
         }
         taken(&sections)
     }

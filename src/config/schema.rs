@@ -25,6 +25,8 @@ enum Kind {
     DiskReserve,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Modules with levels of the log: `storage=debug, http=warn`.
+    Levels,
     /// Anything.
     Text,
 }
@@ -46,7 +48,7 @@ pub const LEVELS: &[&str] = &[
     "none",
 ];
 
-use Kind::{DiskReserve, Fraction, Number, Port, Switch, Text, Word};
+use Kind::{DiskReserve, Fraction, Levels, Number, Port, Switch, Text, Word};
 
 /// Sections whose keys are names.
 const OPEN: &[&str] = &["admins", "jwt_keys", "query_servers", "vhosts"];
@@ -79,8 +81,20 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
             "enable_xframe_options",
         ],
     ),
-    ("chttpd", Switch, &["decode_plus_to_space"]),
-    ("chttpd", Text, &["bind_address", "prefer_minimal", "authentication_handlers", "WWW-Authenticate"]),
+    ("chttpd", Switch, &["allow_jsonp", "decode_plus_to_space", "server_header_versions"]),
+    (
+        "chttpd",
+        Text,
+        &[
+            "bind_address",
+            "prefer_minimal",
+            "authentication_handlers",
+            "WWW-Authenticate",
+            "x_forwarded_host",
+            "x_forwarded_proto",
+            "x_forwarded_ssl",
+        ],
+    ),
     ("chttpd_auth", Word(&["sha", "sha224", "sha256", "sha384", "sha512"]), &["pbkdf2_prf"]),
     ("chttpd_auth", Number, &["timeout", "iterations", "min_iterations", "max_iterations", "auth_cache_size"]),
     (
@@ -134,7 +148,17 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("couch_peruser", Text, &["database_prefix"]),
     ("couchdb", Switch, &["single_node", "users_db_security_editable"]),
     ("couchdb", Word(&["admin_only", "admin_local", "everyone"]), &["default_security"]),
-    ("couchdb", Number, &["max_document_size", "max_attachment_size", "max_document_id_length", "os_process_timeout"]),
+    (
+        "couchdb",
+        Number,
+        &[
+            "max_document_size",
+            "max_attachment_size",
+            "max_document_id_length",
+            "os_process_timeout",
+            "max_partition_size",
+        ],
+    ),
     // Of maintenance_mode the reference takes any text, and all but its words as false.
     ("couchdb", Text, &["uuid", "default_engine", "maintenance_mode"]),
     ("csp", Switch, &["utils_enable", "attachments_enable", "showlist_enable"]),
@@ -146,7 +170,9 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
         &["required_claims", "roles_claim_path", "roles_claim_name", "jwks_url", "jwks_trusted_certificates_file"],
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
-    ("log", Number, &["slow_ms"]),
+    ("log", Word(&["text", "json"]), &["format"]),
+    ("log", Levels, &["levels"]),
+    ("log", Number, &["slow_ms", "slow_request_ms"]),
     ("nouveau", Switch, &["enable"]),
     ("query_server_config", Text, &["reduce_limit"]),
     ("query_server_config", Number, &["query_limit", "partition_query_limit"]),
@@ -188,7 +214,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Switch, &["auto_compaction", "autoupdate"]),
     ("settee", Word(&["thread", "process"]), &["script_isolation"]),
     ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
-    ("settee", Word(&["refuse", "refill"]), &["missing_files"]),
+    ("settee", Word(&["refuse", "rebuild", "refill"]), &["missing_files"]),
     ("settee", Text, &["node", "snapshot_dir", "index_swap", "utils_dir"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),
     ("smoosh.slack_dbs", Fraction, &["min_priority", "min_size"]),
@@ -231,6 +257,12 @@ impl Kind {
                 mb.is_some_and(|mb: u64| mb == 0 || mb >= limits::DISK_RESERVE_MB_MIN)
             }
             Word(words) => words.contains(&value),
+            Levels => value.split(',').all(|pair| {
+                let is_module =
+                    |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b"_:".contains(&b));
+                pair.split_once('=')
+                    .is_some_and(|(module, level)| is_module(module.trim()) && LEVELS.contains(&level.trim()))
+            }),
             Text => true,
         }
     }
@@ -249,6 +281,7 @@ impl fmt::Display for Kind {
             Port => f.write_str("a port number"),
             DiskReserve => write!(f, "0 or a number of at least {}", limits::DISK_RESERVE_MB_MIN),
             Word(words) => f.write_str(&words.join(", ")),
+            Levels => f.write_str("MODULE=LEVEL, .., each level one of debug, info, warning, error, none"),
             Text => f.write_str("a text"),
         }
     }
@@ -276,10 +309,17 @@ pub(super) fn refusals(sections: &Sections) -> Vec<String> {
     each(sections).filter_map(|(section, key, value)| refusal(section, key, value)).collect()
 }
 
-/// The options that the node does not know, in the form `[section] key`.
-pub(super) fn unknown(sections: &Sections) -> Vec<String> {
-    let unknown = each(sections).filter(|(section, key, _)| !is_known(section, key));
-    unknown.map(|(section, key, _)| format!("[{section}] {key}")).collect()
+/// The options that the node does not know: those of CouchDB with the reason why they have no effect, and all others, each in
+/// the form `[section] key`.
+pub(super) fn unknown(sections: &Sections) -> (Vec<String>, Vec<String>) {
+    let (mut foreign, mut others) = (Vec::new(), Vec::new());
+    for (section, key, _) in each(sections).filter(|(section, key, _)| !is_known(section, key)) {
+        match super::foreign::reason(section, key) {
+            Some(reason) => foreign.push(format!("[{section}] {key}: {reason}")),
+            None => others.push(format!("[{section}] {key}")),
+        }
+    }
+    (foreign, others)
 }
 
 fn each(sections: &Sections) -> impl Iterator<Item = (&str, &str, &str)> {
@@ -305,6 +345,9 @@ mod tests {
     fn values_that_an_option_does_not_take_are_refused_with_what_it_takes() {
         for (section, key, value) in [
             ("log", "level", "bogus"),
+            ("log", "levels", "storage"),
+            ("log", "levels", "storage=loud"),
+            ("log", "levels", "storage=debug,"),
             ("settee", "memory_mb", "-5"),
             ("settee", "memory_mb", "+5"),
             ("settee", "disk_reserve_mb", "8"),
@@ -327,6 +370,7 @@ mod tests {
     fn values_that_are_meant_are_taken_and_unknown_options_are_kept() {
         for (section, key, value) in [
             ("log", "level", "notice"),
+            ("log", "levels", "storage=debug, coordinator::write = warn,request=info"),
             ("couchdb", "max_document_size", "infinity"),
             ("couchdb", "maintenance_mode", "nolb"),
             ("settee", "tombstone_days", "0.5"),

@@ -364,7 +364,8 @@ impl<T: RevValue> RevTree<T> {
 
     /// Which of `revs` the tree does not know.
     pub fn missing(&self, revs: &[Revision]) -> Missing {
-        let missing: Vec<Revision> = revs.iter().filter(|rev| self.at(rev).is_none()).cloned().collect();
+        let mut missing: Vec<Revision> = revs.iter().filter(|rev| self.at(rev).is_none()).cloned().collect();
+        missing.sort_by(|a, b| a.pos.cmp(&b.pos).then_with(|| a.hash.as_bytes().cmp(b.hash.as_bytes())));
         let Some(highest) = missing.iter().map(|rev| rev.pos).max() else { return Missing::default() };
         let leaves = self.leaves().into_iter().rev().map(|leaf| leaf.rev);
         Missing { missing, possible_ancestors: leaves.filter(|rev| rev.pos < highest).collect() }

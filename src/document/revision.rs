@@ -219,25 +219,54 @@ pub fn compute(
     body_term: &[u8],
     attachments: &[AttachmentDigest<'_>],
 ) -> Revision {
-    compute_with(deleted, parent, attachments, |hash| hash.put(body_term))
+    compute_with(deleted, parent, BodyTerm::Written(body_term), Hashed::Digests(attachments))
 }
 
-/// As [`compute`], for a body whose term would take much memory: it is hashed as it is made.
-pub fn compute_of(
-    deleted: bool,
-    parent: Option<&Revision>,
-    body: &Object,
-    attachments: &[AttachmentDigest<'_>],
-) -> Revision {
-    compute_with(deleted, parent, attachments, |hash| put_object(body, hash))
+/// The body as it is hashed.
+#[derive(Clone, Copy, Debug)]
+pub enum BodyTerm<'a> {
+    /// Its term, of [`encode_body`].
+    Written(&'a [u8]),
+    /// One whose term would take much memory: it is hashed as it is made.
+    Of(&'a Object),
 }
 
-fn compute_with(
-    deleted: bool,
-    parent: Option<&Revision>,
-    attachments: &[AttachmentDigest<'_>],
-    put_body: impl FnOnce(&mut Md5),
-) -> Revision {
+/// What of the attachments is hashed.
+#[derive(Clone, Copy, Debug)]
+pub enum Hashed<'a> {
+    /// Name, type and digest of each, in the document's order.
+    Digests(&'a [AttachmentDigest<'a>]),
+    /// Only how many there are: for a document that is made again upon its tombstone. CouchDB computes its revision
+    /// after the attachments were written, when it does not see their names, types and digests any more.
+    Count(usize),
+}
+
+impl Hashed<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Hashed::Digests(all) => all.len(),
+            Hashed::Count(count) => *count,
+        }
+    }
+
+    fn put(&self, out: &mut impl Sink) {
+        match self {
+            Hashed::Digests(all) => all.iter().rev().for_each(|attachment| {
+                out.put(&[SMALL_TUPLE, 3]);
+                put_binary(attachment.name.as_bytes(), out);
+                put_binary(attachment.content_type.as_bytes(), out);
+                put_binary(attachment.md5, out);
+            }),
+            Hashed::Count(count) => (0..*count).for_each(|_| {
+                out.put(&[SMALL_TUPLE, 3]);
+                (0..3).for_each(|_| put_atom("undefined", out));
+            }),
+        }
+    }
+}
+
+/// As [`compute`], of any form of body and attachments.
+pub fn compute_with(deleted: bool, parent: Option<&Revision>, body: BodyTerm<'_>, attachments: Hashed<'_>) -> Revision {
     let parent_pos = parent.map_or(0, |p| p.pos);
     let mut hash = Md5::new();
     hash.put(&[VERSION, LIST, 0, 0, 0, 5]);
@@ -247,19 +276,43 @@ fn compute_with(
         Some(parent) => put_binary(parent.hash.as_bytes(), &mut hash),
         None => hash.put(&[SMALL_INTEGER, 0]),
     }
-    put_body(&mut hash);
-    if !attachments.is_empty() {
-        put_tag_and_length(LIST, attachments.len(), &mut hash);
-        for attachment in attachments.iter().rev() {
-            hash.put(&[SMALL_TUPLE, 3]);
-            put_binary(attachment.name.as_bytes(), &mut hash);
-            put_binary(attachment.content_type.as_bytes(), &mut hash);
-            put_binary(attachment.md5, &mut hash);
-        }
+    match body {
+        BodyTerm::Written(term) => hash.put(term),
+        BodyTerm::Of(body) => put_object(body, &mut hash),
+    }
+    if attachments.count() > 0 {
+        put_tag_and_length(LIST, attachments.count(), &mut hash);
+        attachments.put(&mut hash);
     }
     // The end of the attachment list and of the whole list.
     hash.put(&[NIL, NIL]);
     Revision { pos: parent_pos.saturating_add(1), hash: RevHash::Md5(hash.finalize().into()) }
+}
+
+/// A member of a list of options as CouchDB keeps them in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum TermOption<'a> {
+    /// A word of the program.
+    Atom(&'a str),
+    /// A value of a request.
+    Value(&'a Value),
+}
+
+/// `{Value, [{Name, Option}, ..]}` as an external term: what CouchDB hashes for the name of an index that was given none.
+pub fn term_with_options(value: &Value, options: &[(&str, TermOption<'_>)]) -> Vec<u8> {
+    let mut out = vec![VERSION, SMALL_TUPLE, 2];
+    put_value(value, &mut out);
+    put_tag_and_length(LIST, options.len(), &mut out);
+    for (name, option) in options {
+        out.extend_from_slice(&[SMALL_TUPLE, 2]);
+        put_atom(name, &mut out);
+        match option {
+            TermOption::Atom(word) => put_atom(word, &mut out),
+            TermOption::Value(value) => put_value(value, &mut out),
+        }
+    }
+    out.push(NIL);
+    out
 }
 
 /// A tag with a 32-bit length. Requests are far smaller than 4 GiB.

@@ -17,6 +17,8 @@ use super::cors;
 use super::forwarded;
 use super::handle::accept::admits;
 use super::handle::{self, handle};
+use super::jsonp;
+use super::latency;
 use super::policy;
 use super::problem::{Problem, Result};
 use super::query::{Query, decode_text, escapes_hold, json_is_text};
@@ -24,10 +26,12 @@ use super::request::{Request, Verb};
 use super::request_log::{self, RequestLine};
 use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
+use super::slow_log::Slow;
 use super::vhost;
 use crate::auth::{Credentials, UserCtx, cookie, options};
 use crate::config::Config;
 use crate::limits;
+use crate::world::cost::{self, Cost};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
@@ -39,6 +43,22 @@ const MINIMAL: &str =
 /// Marks the answer to a client that logged in.
 #[derive(Clone, Copy)]
 pub struct NamedUser;
+
+/// What the checks of a request found.
+struct Told {
+    /// The value of a new session cookie, if one is due.
+    renewed: Option<String>,
+    /// The name of the caller.
+    user: Option<String>,
+    /// The kind of the request.
+    endpoint: &'static str,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told { renewed: None, user: None, endpoint: "refused" }
+    }
+}
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 /// `secure`: it came by TLS.
@@ -74,11 +94,12 @@ pub async fn answer(
     };
     let location = request.base_url();
     let secure = location.starts_with("https:");
-    let mut told = (None, None);
+    let (mut told, cost) = (Told::default(), Arc::new(Cost::default()));
+    let (callback, placed) = jsonp::asked(&context.config, &request.query, placed);
     let outcome = match (cors::preflight(&context.config, &parts.method, &parts.headers), placed) {
         (Some(reply), _) => Ok(reply),
         (None, Err(problem)) => Err(problem),
-        (None, Ok(())) => checked(&context, &parts.uri, request, &mut told).await,
+        (None, Ok(())) => cost::counted(Arc::clone(&cost), checked(&context, &parts.uri, request, &mut told)).await,
     };
     let mut reply =
         outcome.unwrap_or_else(|problem| refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)));
@@ -86,33 +107,36 @@ pub async fn answer(
     if let (true, Some(source)) = (has_body && !parts.headers.contains_key(http::header::EXPECT), source) {
         skip_rest(&context, source).await;
     }
-    let (renewed, user) = told;
-    if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
-        reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
-    }
+    let Told { renewed, user, endpoint } = told;
+    reply = with_session(&context, secure, renewed, reply);
     handle::token::keep(&context, &parts.headers, secure, &mut reply);
+    jsonp::wrap(&mut reply, callback.as_deref());
     finish(&context, &parts, (&id, &location), &mut reply);
-    let took = context.env.now().since(began);
-    context.stats.count(context.env.metrics(), &counted, reply.status, took);
-    let is_named = user.is_some();
+    let (took, is_named) = (context.env.now().since(began), user.is_some());
+    context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line);
-    let mut response = into_response(&context, peer, held, reply);
+    let slow = Slow::of(&context, &line, endpoint, (began, cost));
+    let mut response = into_response(&context, peer, held, reply, slow);
     if is_named {
         response.extensions_mut().insert(NamedUser);
     }
     response
 }
 
+/// The answer with the cookie of a session that goes on, unless it sets one itself.
+fn with_session(context: &Context, secure: bool, renewed: Option<String>, reply: Reply) -> Reply {
+    match renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
+        Some(value) => {
+            reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()))
+        }
+        None => reply,
+    }
+}
+
 /// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
-/// the server, the method. `renewed` becomes the value of a new session cookie, if one is due;
-/// `user` the name of the caller.
-async fn checked(
-    context: &Context,
-    uri: &http::Uri,
-    mut request: Request,
-    (renewed, user): &mut (Option<String>, Option<String>),
-) -> Result<Reply> {
+/// the server, the method. `told`: what the answer and the log need to know of it.
+async fn checked(context: &Context, uri: &http::Uri, mut request: Request, told: &mut Told) -> Result<Reply> {
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
     if target_bytes > context.config.http_u64("max_uri_length", limits::HTTP_URI_BYTES) {
         return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
@@ -128,10 +152,11 @@ async fn checked(
     if request.method == "OPTIONS" && endpoint.takes_options_for_get() {
         request.verb = Verb::Get;
     }
+    told.endpoint = latency::endpoint_name(&endpoint, &request.query);
     let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
     let identified = context.authenticator.authenticate(credentials).await?;
-    (request.user, *renewed) = (identified.user, identified.renewed);
-    user.clone_from(&request.user.name);
+    (request.user, told.renewed) = (identified.user, identified.renewed);
+    told.user.clone_from(&request.user.name);
     handle::admit(context, &endpoint, &request)?;
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
@@ -225,7 +250,11 @@ fn told_by_name(context: &Context, parts: &http::request::Parts, problem: Proble
 }
 
 /// An error's answer. 401 may carry a challenge, and sends a browser to the login page.
-fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem: Problem) -> Reply {
+fn refusal(context: &Context, parts: &http::request::Parts, base: &str, mut problem: Problem) -> Reply {
+    // Only `$mod` is answered so (`docs/compatibility.md`).
+    if problem.error == "bad_arg" && problem.status == StatusCode::NOT_FOUND && context.config.follows_couchdb() {
+        problem.status = StatusCode::BAD_REQUEST;
+    }
     let status = problem.status;
     let reason = problem.reason.clone();
     let mut reply = Reply::from(problem);
@@ -296,9 +325,11 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     if headers.get(CACHE_CONTROL).is_some_and(HeaderValue::is_empty) {
         headers.remove(CACHE_CONTROL);
     }
-    let server = match config.follows_couchdb() {
-        true => "CouchDB/3.5.0 (Erlang OTP/25)",
-        false => concat!("settee/", env!("CARGO_PKG_VERSION")),
+    let server = match (config.follows_couchdb(), config.bool("chttpd", "server_header_versions", true)) {
+        (true, true) => "CouchDB/3.5.0 (Erlang OTP/25)",
+        (true, false) => "CouchDB",
+        (false, true) => concat!("settee/", env!("CARGO_PKG_VERSION")),
+        (false, false) => "settee",
     };
     headers.insert(SERVER, HeaderValue::from_static(server));
     let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + context.env.wall());
@@ -322,7 +353,13 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
 }
 
 /// `held`: the memory of what was made of the request's body, which a streamed answer may be made from.
-fn into_response(context: &Context, peer: SocketAddr, held: Option<Share>, mut reply: Reply) -> http::Response<Body> {
+fn into_response(
+    context: &Context,
+    peer: SocketAddr,
+    held: Option<Share>,
+    mut reply: Reply,
+    slow: Slow,
+) -> http::Response<Body> {
     let body = match reply.body {
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
@@ -336,7 +373,7 @@ fn into_response(context: &Context, peer: SocketAddr, held: Option<Share>, mut r
                 Body::from(problem.body())
             }
         },
-        ReplyBody::Stream(chunks) => Body::from_stream(chunks.inspect_err(move |problem| {
+        ReplyBody::Stream(chunks) => Body::from_stream(slow.watch(chunks).inspect_err(move |problem| {
             let _for_as_long = &held;
             tracing::warn!("an answer was cut: {problem}");
         })),

@@ -485,6 +485,10 @@ impl From<WriteError> for Problem {
                 format!("Invalid attachment stub in {} for {name}", id.as_str()),
             ),
             WriteError::NotFound { deleted } => Problem::not_found(if deleted { "deleted" } else { "missing" }),
+            WriteError::PartitionOverflow { id } => {
+                let reason = format!("Partition limit exceeded due to update on '{}'", id.as_str());
+                Problem::new(StatusCode::FORBIDDEN, "partition_overflow", reason)
+            }
             WriteError::RevisionRequired => {
                 Problem::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")
             }

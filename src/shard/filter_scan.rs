@@ -81,6 +81,8 @@ struct Entry {
     id: DocId,
     head: DocHead,
     matched: Option<StoredRevision>,
+    /// Design documents before it, which are examined and never match.
+    designs: u64,
 }
 
 fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterPage, StorageError> {
@@ -93,14 +95,14 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
     let (least, most) = (LEAST_GROUP.min(docs_max), limits::FILTER_SCAN_GROUP.min(docs_max));
     let mut group = filter_scan.limit.clamp(least, FIRST_GROUP.min(most));
     while let Some(from) = range.take() {
-        let (mut entries, rest) = heads(view, from, filter_scan.descending, group)?;
+        let (mut entries, designs, rest) = heads(view, from, filter_scan.descending, group)?;
         let read = matcher(view, shard, filter_scan, &mut entries)?;
         (bytes, matched) = (bytes + read, matched + entries.len());
         let usual = read / entries.len().max(1);
         group = (limits::STEP_BYTES / usual.max(1)).clamp(least, most);
         let more = rest.is_some();
         for entry in entries {
-            page.examined += 1;
+            page.examined += 1 + entry.designs;
             page.rest = Some(entry.id.clone());
             if let Some(stored) = entry.matched {
                 let examined = std::mem::take(&mut page.examined);
@@ -110,6 +112,7 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
                 }
             }
         }
+        page.examined += designs;
         if more && (matched >= docs_max || bytes >= limits::STEP_BYTES) {
             return Ok(page);
         }
@@ -119,26 +122,33 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
     Ok(page)
 }
 
-type Heads = (Vec<Entry>, Option<KeyRange>);
+/// Documents, how many design documents stood behind the last of them, and what is left of the range.
+type Heads = (Vec<Entry>, u64, Option<KeyRange>);
 
 /// The next live documents, at most `group`.
 fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Result<Heads, StorageError> {
     let direction = if descending { Direction::Reverse } else { Direction::Forward };
     let mut entries = Vec::with_capacity(group);
     let mut rest = Some(range);
+    let mut designs = 0;
     // A step without any live document would say nothing of where it ended.
     while entries.is_empty() {
         let Some(range) = rest.take() else { break };
         rest = super::list::bounded_scan(view, range, direction, |key, value| {
             let head = DocHead::decode(value)?;
-            if head.leaves[0].1 || keys::is_design(key) {
+            if head.leaves[0].1 {
                 return Ok(ControlFlow::Continue(()));
             }
-            entries.push(Entry { id: keys::id_of(key)?, head, matched: None });
+            if keys::is_design(key) {
+                designs += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            let designs = std::mem::take(&mut designs);
+            entries.push(Entry { id: keys::id_of(key)?, head, matched: None, designs });
             Ok(if entries.len() == group { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
     }
-    Ok((entries, rest))
+    Ok((entries, designs, rest))
 }
 
 /// Marks the entries that match; answers the bytes of the bodies read.

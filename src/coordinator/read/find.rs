@@ -95,7 +95,7 @@ impl Database {
     /// As of views.
     pub async fn find(self: &Arc<Self>, query: FindQuery) -> Result<Hits, ViewError> {
         let request = &query.request;
-        let wants_some = request.limit > 0 || request.count || request.groups.is_some();
+        let wants_some = request.limit > 0 || request.count || request.groups.is_some() || request.execution_stats;
         let columns = match &query.index {
             Some(index) => index.names().into_iter().filter_map(|name| FieldPath::parse(name).ok()).collect(),
             None => Arc::default(),

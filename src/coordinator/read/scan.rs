@@ -22,6 +22,7 @@ use crate::limits;
 use crate::shard::{Fetched, ListPage, ListRow, LocalDocument, Want};
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, fewer, mutated};
+use crate::world::cost;
 
 impl Default for KeyBounds {
     /// All.
@@ -179,6 +180,7 @@ async fn fill(
     let (places, asks): (Vec<usize>, Vec<(usize, &Span)>) =
         empty.map(|(at, (range, range_cursor))| (at, (*range, &range_cursor.rest))).unzip();
     let pages = database.pages(asks, query, asked).await?;
+    cost::read(pages.len(), pages.iter().map(|page| page.len()).sum());
     for (at, rows) in places.into_iter().zip(pages) {
         let range_cursor = &mut range_cursors[at].1;
         // A page with documents, as of local ones all are, may be cut anywhere.
@@ -199,12 +201,21 @@ impl AllDocsQuery {
         ListPage { start, end, descending: self.descending, limit, bodies: self.include_docs }
     }
 
-    fn is_from_the_end(&self) -> bool {
-        matches!(self.keys, KeyBounds::Range { start: None, .. })
-    }
-
     fn page_rows(&self) -> usize {
         if self.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS }
+    }
+}
+
+/// What lies before a span in the direction of reading.
+fn outside(span: &Span, descending: bool) -> Span {
+    let turned = |bound: &Bound<DocId>| match bound {
+        Bound::Included(id) => Bound::Excluded(id.clone()),
+        Bound::Excluded(id) => Bound::Included(id.clone()),
+        Bound::Unbounded => Bound::Excluded(DocId::new("")),
+    };
+    match descending {
+        false => Span { low: Bound::Unbounded, high: turned(&span.low) },
+        true => Span { low: turned(&span.high), high: Bound::Unbounded },
     }
 }
 
@@ -220,18 +231,19 @@ impl Database {
         let is_keys = matches!(query.keys, KeyBounds::Keys(_));
         let total_rows = self.total_rows(&query.source).await?;
         let offset = match total_rows {
-            // As CouchDB 3.5 was measured: design documents backwards from the last have all others before them.
-            Some(total) if query.source == DocSource::Design && query.descending && query.is_from_the_end() => {
-                Some(total)
-            }
             Some(total) if !is_keys => {
-                let before = self.count_span(&query.source, &before.and(&all)).await?;
+                let mut before = self.count_span(&query.source, &before.and(&all)).await?;
+                if query.source == DocSource::Design {
+                    // As CouchDB counts it: other documents stand before them, too.
+                    before = before
+                        .saturating_add(self.count_span(&DocSource::All, &outside(&all, query.descending)).await?);
+                }
                 Some(before.saturating_add(query.skip).min(total))
             }
             _ => None,
         };
         let update_seq = match query.update_seq {
-            true if is_keys => Some(None),
+            true if is_keys || query.source == DocSource::Local => Some(None),
             true => Some(Some(self.update_seq().await?.to_string())),
             false => None,
         };

@@ -97,7 +97,7 @@ impl Coordinator {
 
     /// The jobs of all nodes that are there, and the nodes that did not answer.
     async fn known_jobs(&self) -> (BTreeMap<String, Job>, Vec<Arc<str>>) {
-        let mut jobs: BTreeMap<String, Job> = self.context().jobs.table().jobs.clone();
+        let mut jobs = self.own_jobs();
         let mut silent = Vec::new();
         for (node, answer) in self.ask_all(&JobCall::List).await {
             match answer {
@@ -106,6 +106,29 @@ impl Coordinator {
             }
         }
         (jobs, silent)
+    }
+
+    /// The jobs of this node, but for those of databases that were deleted, which nobody asks for any more.
+    fn own_jobs(&self) -> BTreeMap<String, Job> {
+        let mut jobs = self.context().jobs.table().jobs.clone();
+        jobs.retain(|_, job| !self.is_orphan(job));
+        jobs
+    }
+
+    fn is_orphan(&self, job: &Job) -> bool {
+        !self.is_unlearned() && matches!(self.database_of(job), Err(DatabaseError::NotFound))
+    }
+
+    /// Removes jobs of databases that were deleted, when there is no room for another one.
+    async fn make_room(&self) -> Result<(), DatabaseError> {
+        let all = self.context().jobs.table().jobs.clone();
+        if all.len() < limits::RESHARD_JOBS {
+            return Ok(());
+        }
+        for job in all.values().filter(|job| self.is_orphan(job)) {
+            self.delete_job(&job.id).await?;
+        }
+        Ok(())
     }
 
     /// Whether jobs run on this node.
@@ -197,7 +220,7 @@ impl Coordinator {
     /// Answers about the jobs of this node.
     pub(in crate::coordinator) async fn serve_jobs(&self, call: JobCall) -> Result<JobAnswer, DatabaseError> {
         Ok(match call {
-            JobCall::List => JobAnswer::Jobs(self.context().jobs.table().jobs.values().cloned().collect()),
+            JobCall::List => JobAnswer::Jobs(self.own_jobs().into_values().collect()),
             JobCall::Make { db, range } => JobAnswer::Made(self.make_job(&db, &range).await?),
             JobCall::Set { id, stopped } => JobAnswer::Done(self.set_job(&id, stopped).await?),
             JobCall::SetAll(state) => {
@@ -214,6 +237,7 @@ impl Coordinator {
         let Some(mut job) = Range::parse(range).and_then(|range| Job::of(&database, range, self.node(), now_s)) else {
             return Ok(Err("not_found".to_owned()));
         };
+        self.make_room().await?;
         {
             let mut table = self.context().jobs.table();
             if table.jobs.contains_key(&job.id) {

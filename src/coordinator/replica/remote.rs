@@ -238,9 +238,12 @@ impl RemoteCopy {
         let rest = rows.last().map(|row| row.id.clone());
         let primary = move || {
             let mut page = FilterPage { rest, ..FilterPage::default() };
-            for row in rows.into_iter().filter(|row| !row.id.is_design()) {
+            for row in rows {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
                 page.examined += 1;
+                if id.is_design() {
+                    continue;
+                }
                 let conflicts = live_conflicts(&leaves, filter_scan.conflicts);
                 let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
                 let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));

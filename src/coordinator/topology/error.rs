@@ -109,6 +109,11 @@ pub enum WriteError {
         /// Whether there was a document once.
         deleted: bool,
     },
+    /// The partition has reached `[couchdb] max_partition_size`.
+    PartitionOverflow {
+        /// The document's id.
+        id: DocId,
+    },
     /// `new_edits=false` without a revision.
     RevisionRequired,
     /// A validation function failed.
@@ -158,6 +163,7 @@ impl WriteError {
             | WriteError::MissingRev
             | WriteError::MissingStub { .. }
             | WriteError::NotFound { .. }
+            | WriteError::PartitionOverflow { .. }
             | WriteError::RevisionRequired
             | WriteError::Script(_)
             | WriteError::Unauthorized { .. } => false,

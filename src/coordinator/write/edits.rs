@@ -275,6 +275,8 @@ impl Database {
                 change => local.push((at, id, change)),
             }
         }
+        // As in CouchDB the sequences of one request follow the ids; edits of one document stay in their order.
+        edits.values_mut().for_each(|of_range| of_range.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id)));
         let (sources, own) = (&sources, &self.context.node);
         let to_range = |(range, edits)| self.apply_to_range(range, edits, options, sources.get(&range).unwrap_or(own));
         let ranges = edits.into_iter().map(to_range);

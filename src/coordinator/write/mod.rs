@@ -5,6 +5,7 @@ pub mod edits;
 pub(super) mod locals;
 pub mod maintenance;
 pub(super) mod others;
+mod partition_limit;
 pub(super) mod primary;
 pub(super) mod settings;
 pub(super) mod spread;

@@ -38,6 +38,9 @@ impl Database {
         let concerned = |edit: &Edit| if edit.id.is_design() { !edit.deleted } else { asks(edit) };
         let concerned: Vec<usize> = (0..edits.len()).filter(|at| concerned(edits[*at])).collect();
         let mut out: Vec<Checked> = edits.iter().map(|_| Ok(Basis::Any)).collect();
+        let full = self.full_partitions(copy, edits).await?;
+        let concerned: Vec<usize> = concerned.into_iter().filter(|at| !full.contains_key(at)).collect();
+        full.into_iter().for_each(|(at, error)| out[at] = Err(error));
         if concerned.is_empty() {
             return Ok(out);
         }

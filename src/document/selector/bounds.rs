@@ -115,6 +115,17 @@ impl Selector {
         }
     }
 
+    /// Whether every matching document has the field, for the choice of an index: as CouchDB, a `$or` of nothing requires
+    /// every field.
+    pub fn requires(&self, field: &str) -> bool {
+        match self {
+            Selector::And(all) => all.iter().any(|part| part.requires(field)),
+            Selector::Or(all) => all.iter().all(|branch| branch.requires(field)),
+            Selector::Field(path, condition) => path.as_str() == field && *condition != Condition::Exists(false),
+            _ => false,
+        }
+    }
+
     /// The fields with a condition that an index can use: `$lt $lte $eq $gte $gt $exists $beginsWith`, not below `$or`.
     pub fn indexable_fields(&self) -> BTreeSet<&str> {
         match self {

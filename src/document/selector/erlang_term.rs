@@ -12,6 +12,20 @@ pub fn erlang_term(value: &Value) -> String {
     out
 }
 
+/// The same with texts as such, `<<"x">>` for `"x"`, where CouchDB prints values so.
+pub fn erlang_pretty(value: &Value) -> String {
+    let list = |parts: Vec<String>| parts.join(",");
+    match value {
+        Value::String(text) => erlang_text(text),
+        Value::Array(elements) => format!("[{}]", list(elements.iter().map(erlang_pretty).collect())),
+        Value::Object(members) => {
+            let member = |(name, value): (&str, &Value)| format!("{{{},{}}}", erlang_text(name), erlang_pretty(value));
+            format!("{{[{}]}}", list(members.iter().map(member).collect()))
+        }
+        other => erlang_term(other),
+    }
+}
+
 /// A text as CouchDB prints it where it prints texts as such: `<<"x">>`; of other than ASCII, as [`erlang_term`].
 pub fn erlang_text(text: &str) -> String {
     let is_plain = text.chars().all(|c| c == ' ' || c.is_ascii_graphic());

@@ -22,7 +22,7 @@ mod subject;
 mod tests;
 
 pub use bounds::{Bound, FieldRange, IndexRange};
-pub use erlang_term::{erlang_string, erlang_term, erlang_text};
+pub use erlang_term::{erlang_pretty, erlang_string, erlang_term, erlang_text};
 pub use error::{SelectorError, SelectorErrorKind};
 pub use fields::Fields;
 pub use path::{FieldPath, Found};

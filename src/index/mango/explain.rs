@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::bookmark::NIL;
+use super::candidates::candidates;
 use super::catalogue::{FieldIndex, all_docs_value, object};
-use super::planner::{is_covering, is_usable};
+use super::planner::is_covering;
 use super::request::FindRequest;
 use super::text::{TextIndex, TextKind, TextQuery};
 use crate::document::collate::Collator;
@@ -52,7 +53,7 @@ pub fn explain(
     answer.push("limit", request.limit);
     answer.push("skip", request.skip);
     answer.push("fields", fields(request));
-    answer.push("index_candidates", candidates(request, choice, indexes));
+    answer.push("index_candidates", candidates(request, choice, indexes, asked, collator));
     answer.push("selector_hints", Value::Array(vec![hints(request)]));
     if choice.is_ok() {
         answer.push("mrargs", arguments(request, choice, asked.partition, collator));
@@ -71,6 +72,7 @@ pub fn explain_text(
     (index, query, sort): (&TextIndex, &TextQuery, &[String]),
     indexes: &[FieldIndex],
     asked: Asked<'_>,
+    collator: &Collator,
 ) -> Value {
     let mut answer = Object::new();
     answer.push("dbname", asked.database);
@@ -85,7 +87,7 @@ pub fn explain_text(
     answer.push("limit", request.limit);
     answer.push("skip", request.skip);
     answer.push("fields", fields(request));
-    answer.push("index_candidates", candidates(request, &Err(()), indexes));
+    answer.push("index_candidates", candidates(request, &Err(()), indexes, asked, collator));
     answer.push("selector_hints", Value::Array(vec![hints(request), text_hints(request, query, index.kind)]));
     answer.push("query", query.text.as_str());
     answer.push("partition", asked.partition.map_or(Value::Null, Value::from));
@@ -123,34 +125,6 @@ fn options(request: &FindRequest, partition: Option<&str>) -> Value {
         ("execution_stats", request.execution_stats.into()),
         ("allow_fallback", request.allow_fallback.unwrap_or(true).into()),
     ])
-}
-
-fn candidates(request: &FindRequest, choice: &Choice, indexes: &[FieldIndex]) -> Value {
-    let chosen = choice.as_ref().ok().and_then(Option::as_ref);
-    let mut list = Vec::new();
-    let mut add = |index: Value, usable: bool, reason: &str, covering: Value| {
-        let analysis = object([
-            ("usable", usable.into()),
-            ("reasons", Value::Array(vec![object([("name", reason.into())])])),
-            ("ranking", (list.len() as u64 + 1).into()),
-            ("covering", covering),
-        ]);
-        list.push(object([("index", index), ("analysis", analysis)]));
-    };
-    for index in indexes.iter().filter(|index| chosen != Some(*index)) {
-        let usable = is_usable(request, index) && !index.is_partial();
-        let reason = match (index.is_partial(), usable) {
-            (true, _) => "is_partial",
-            (_, false) => "field_mismatch",
-            (_, true) => "less_overlap",
-        };
-        add(index.to_value(), usable, reason, is_covering(request, index).into());
-    }
-    if chosen.is_some() || choice.is_err() {
-        let usable = super::planner::can_scan(request);
-        add(all_docs_value(), usable, if usable { "unfavored_type" } else { "field_mismatch" }, Value::Null);
-    }
-    Value::Array(list)
 }
 
 fn hints(request: &FindRequest) -> Value {
@@ -223,8 +197,9 @@ fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, co
         ("start_key", start),
         ("end_key", end),
         ("direction", if request.sort.descending { "rev".into() } else { "fwd".into() }),
-        ("stable", request.stable.into()),
-        ("update", request.update.into()),
+        // `stale` is the old word for both.
+        ("stable", (request.stable || request.stale).into()),
+        ("update", (request.update && !request.stale).into()),
         ("conflicts", if request.conflicts { true.into() } else { "undefined".into() }),
     ])
 }

@@ -1,9 +1,13 @@
 //! Planner: the choice of the index that answers a query, and the warnings of a query (`conformance/cases/queries`).
 
+use std::collections::BTreeSet;
+
 use super::MangoError;
 use super::catalogue::FieldIndex;
 use super::request::FindRequest;
+use crate::document::collate::Collator;
 use crate::document::json::Value;
+use crate::document::selector::FieldRange;
 
 /// How a query is answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,10 +38,16 @@ pub struct Partitioning {
 ///
 /// # Errors
 /// `no_usable_index` for a sort that no index has, `invalid_index` when the fallback is refused.
-pub fn plan(request: &FindRequest, indexes: &[FieldIndex], partitioning: Partitioning) -> Result<Plan, MangoError> {
+pub fn plan(
+    request: &FindRequest,
+    indexes: &[FieldIndex],
+    partitioning: Partitioning,
+    collator: &Collator,
+) -> Result<Plan, MangoError> {
+    let ranges = narrowing(request, collator);
     let fits = |index: &&FieldIndex| index.partitioned == partitioning.query && is_usable(request, index);
     let named: Vec<&FieldIndex> = indexes.iter().filter(fits).filter(|index| is_named(request, index)).collect();
-    if let Some(best) = best(request, named) {
+    if let Some(best) = best(&ranges, named) {
         return Ok(Plan { index: Some(best.clone()), warnings: Vec::new() });
     }
     if request.allow_fallback == Some(false) && !request.use_index.is_empty() {
@@ -45,7 +55,7 @@ pub fn plan(request: &FindRequest, indexes: &[FieldIndex], partitioning: Partiti
         return Err(MangoError::new("invalid_index", reason));
     }
     let others = indexes.iter().filter(fits).filter(|index| !index.is_partial()).collect();
-    let index = best(request, others).cloned();
+    let index = best(&ranges, others).cloned();
     if index.is_none() {
         check_scan(request, partitioning)?;
     }
@@ -112,20 +122,54 @@ fn asked(request: &FindRequest) -> String {
     if named.starts_with("_design/") { named } else { format!("_design/{named}") }
 }
 
-fn is_named(request: &FindRequest, index: &FieldIndex) -> bool {
+/// Whether the request names this index.
+pub fn is_named(request: &FindRequest, index: &FieldIndex) -> bool {
     names_index(request, &index.ddoc, &index.name)
 }
 
 /// Whether every matching document is in the index, in the order asked for.
 pub fn is_usable(request: &FindRequest, index: &FieldIndex) -> bool {
+    !index.columns.is_empty() && field_mismatch(request, Some(index)).is_none()
+}
+
+/// Why an index, or (`None`) the list of all documents, cannot answer the request; `None` where it can.
+pub fn field_mismatch(request: &FindRequest, index: Option<&FieldIndex>) -> Option<&'static str> {
     let selector = &request.selector;
-    let required = selector.required_fields();
     let sort = &request.sort.fields;
+    let Some(index) = index else {
+        let by_id = sort.is_empty() || selector.indexable_fields().contains("_id");
+        return match (by_id, can_scan(request)) {
+            (false, _) => Some("field_mismatch"),
+            (true, false) => Some("sort_order_mismatch"),
+            (true, true) => None,
+        };
+    };
     let has = |name: &&str| {
-        matches!(*name, "_id" | "_rev") || required.contains(*name) || sort.iter().any(|field| field == name)
+        matches!(*name, "_id" | "_rev") || selector.requires(name) || sort.iter().any(|field| field == name)
     };
     let columns = index.names();
-    !columns.is_empty() && !selector.has_text() && columns.iter().all(has) && is_sorted(request, &columns)
+    if selector.has_text() {
+        Some("needs_text_search")
+    } else if !columns.iter().all(has) {
+        Some("field_mismatch")
+    } else if !is_sorted(request, &columns) {
+        Some("sort_order_mismatch")
+    } else {
+        None
+    }
+}
+
+/// The fields whose conditions narrow what an index is read for. Where the conditions of one contradict each other, that one
+/// alone counts, as in CouchDB.
+pub fn narrowing<'r>(request: &'r FindRequest, collator: &Collator) -> BTreeSet<&'r str> {
+    let fields = request.selector.indexable_fields();
+    let empty = fields.iter().find(|name| request.selector.field_range(name, collator) == FieldRange::Empty).copied();
+    empty.map_or(fields, |name| BTreeSet::from([name]))
+}
+
+/// How many leading columns of an index are among `ranges`.
+pub fn taken(ranges: &BTreeSet<&str>, index: &FieldIndex) -> usize {
+    index.names().iter().take_while(|name| ranges.contains(**name)).count()
 }
 
 fn is_sorted(request: &FindRequest, columns: &[&str]) -> bool {
@@ -142,12 +186,9 @@ fn is_sorted(request: &FindRequest, columns: &[&str]) -> bool {
     }
 }
 
-fn best<'a>(request: &FindRequest, usable: Vec<&'a FieldIndex>) -> Option<&'a FieldIndex> {
-    let narrowing = request.selector.indexable_fields();
+fn best<'a>(ranges: &BTreeSet<&str>, usable: Vec<&'a FieldIndex>) -> Option<&'a FieldIndex> {
     let rank = |index: &&FieldIndex| {
-        let names = index.names();
-        let taken = names.iter().take_while(|name| narrowing.contains(**name)).count();
-        (usize::MAX - taken, names.len(), index.ddoc.clone(), index.name.clone())
+        (usize::MAX - taken(ranges, index), index.columns.len(), index.ddoc.clone(), index.name.clone())
     };
     usable.into_iter().min_by_key(rank)
 }

@@ -7,7 +7,7 @@ use super::MangoError;
 use super::bookmark::Bookmark;
 use super::groups::GroupBy;
 use crate::document::json::{Object, Value};
-use crate::document::selector::{Fields, Selector};
+use crate::document::selector::{Fields, Selector, erlang_pretty};
 
 /// Results of a page when the request names no `limit`.
 const DEFAULT_LIMIT: u64 = 25;
@@ -51,13 +51,15 @@ impl Sort {
     /// `invalid_sort_json`, `invalid_sort_field`, `unsupported_mixed_sort`.
     pub fn parse(value: &Value) -> Result<Sort, MangoError> {
         let list = value.as_array().ok_or_else(|| {
-            MangoError::about("invalid_sort_json", "Sort must be an array of sort specs, not: ", value)
+            let shown = erlang_pretty(value);
+            MangoError::new("invalid_sort_json", format!("Sort must be an array of sort specs, not: {shown}"))
         })?;
         let mut sort = Sort::default();
         let mut directions = Vec::new();
         for element in list {
-            let (name, descending) = column(element)
-                .ok_or_else(|| MangoError::about("invalid_sort_field", "Invalid sort field: ", element))?;
+            let (name, descending) = column(element).ok_or_else(|| {
+                MangoError::new("invalid_sort_field", format!("Invalid sort field: {}", erlang_pretty(element)))
+            })?;
             sort.fields.push(name);
             directions.push(descending);
         }

@@ -30,7 +30,7 @@ fn index(ddoc: &str, names: &[&str]) -> FieldIndex {
 
 fn chosen(text: &str, indexes: &[FieldIndex]) -> Option<String> {
     let partitioning = Partitioning { database: false, query: false };
-    plan(&request(text).unwrap(), indexes, partitioning).unwrap().index.map(|index| index.ddoc)
+    plan(&request(text).unwrap(), indexes, partitioning, &Collator::new()).unwrap().index.map(|index| index.ddoc)
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn groups_are_told_in_order_with_their_figures() {
 fn a_hint_names_equal_fields_then_those_of_the_sort_then_a_bounded_one() {
     let hint = |text: &str| {
         let request = request(text).unwrap();
-        let plan = plan(&request, &[], Partitioning { database: false, query: false }).unwrap();
+        let plan = plan(&request, &[], Partitioning { database: false, query: false }, &Collator::new()).unwrap();
         warning(&plan, &request, "db", 0, 0).unwrap().lines().nth(1).map(str::to_owned)
     };
     let wanted =

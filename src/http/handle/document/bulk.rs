@@ -264,11 +264,12 @@ impl Answer {
     }
 
     fn reply(mut self, is_atomic: bool, db: &Database) -> Reply {
-        if self.items.is_empty() {
+        let is_empty = self.items.is_empty();
+        if is_empty {
             self.items.push(b'[');
         }
         self.items.push(b']');
-        let status = match (is_atomic, self.is_accepted) {
+        let status = match (is_atomic && !is_empty, self.is_accepted) {
             (true, _) => StatusCode::EXPECTATION_FAILED,
             (false, true) => StatusCode::ACCEPTED,
             (false, false) => StatusCode::CREATED,

@@ -144,15 +144,8 @@ fn check(ctx: &Context, db: &Database, source: &DocSource, args: &mut ViewArgs) 
     args.bound(&ctx.config, args.partition.is_some() || is_below_partition)
 }
 
-/// Begins a list. CouchDB 3.5 was measured to count the offset of a backward `_design_docs` from the wrong end; pagers
-/// that know it would be surprised by another.
 async fn begin(db: &Arc<Database>, source: DocSource, args: &ViewArgs) -> Result<AllDocs> {
-    let from_the_end = source == DocSource::Design && args.descending && args.keys.is_none();
-    let mut list = db.all_docs(query(source, args)).await?;
-    if from_the_end {
-        list.offset = list.total_rows;
-    }
-    Ok(list)
+    Ok(db.all_docs(query(source, args)).await?)
 }
 
 fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {

@@ -73,8 +73,8 @@ pub async fn indexes(db: &Database) -> Result<Vec<FieldIndex>> {
 }
 
 impl Asked {
-    pub fn plan(&self) -> std::result::Result<Plan, crate::index::mango::MangoError> {
-        plan(&self.request, &self.indexes, self.partitioning())
+    pub fn plan(&self, collator: &Collator) -> std::result::Result<Plan, crate::index::mango::MangoError> {
+        plan(&self.request, &self.indexes, self.partitioning(), collator)
     }
 
     pub fn partitioning(&self) -> Partitioning {
@@ -90,9 +90,9 @@ impl Asked {
 pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
     if let Some(chosen) = find_text::chosen(ctx, &asked).await? {
-        return Ok(find_text::explain(&asked, &chosen));
+        return Ok(find_text::explain(&asked, &chosen, &ctx.collator));
     }
-    let choice = match asked.plan() {
+    let choice = match asked.plan(&ctx.collator) {
         Ok(plan) => Ok(plan.index),
         Err(error) if error.name == "no_usable_index" => Err(()),
         Err(error) => return Err(error.into()),
@@ -124,7 +124,7 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
     if let Some(chosen) = find_text::chosen(ctx, &asked).await? {
         return find_text::find(ctx, asked, chosen).await;
     }
-    let plan = asked.plan()?;
+    let plan = asked.plan(&ctx.collator)?;
     let Asked { db, request, partition, .. } = asked;
     let is_extended = request.count || request.groups.is_some();
     if !is_extended && is_pointless(&request, plan.index.as_ref(), &ctx.collator) {
@@ -209,6 +209,7 @@ impl Finder {
         if self.left == 0 {
             // Only counted any more.
             while self.request.count && self.page(u64::MAX).await?.is_some() {}
+            self.look_ahead().await?;
             return Ok(None);
         }
         let Some(mut hits) = self.page(self.skip.saturating_add(self.left)).await? else { return Ok(None) };
@@ -223,6 +224,14 @@ impl Finder {
             self.last = Some(last.bookmark());
         }
         Ok(Some(self.hits.texts(hits).await?))
+    }
+
+    /// With `execution_stats`, reads on to the first match behind the last result: CouchDB has examined that one, too.
+    async fn look_ahead(&mut self) -> Result<()> {
+        let before = self.figures.matches;
+        let counts = self.request.execution_stats && !self.request.count;
+        while counts && self.figures.matches == before && self.page(1).await?.is_some() {}
+        Ok(())
     }
 
     /// The whole answer of a query with `group_by`.

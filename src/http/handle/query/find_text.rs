@@ -8,6 +8,7 @@ use settee_search::search::{Request as SearchRequest, Row, Sort, nouveau};
 
 use super::find::Asked;
 use crate::coordinator::{Database, DatabaseSearch, FindQuery, Hits, SearchFailure, SearchQuery, TypedQuery};
+use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::selector::Selector;
@@ -96,7 +97,7 @@ fn index_for(asked: &Asked, all: &[&TextIndex], query: &TextQuery) -> Result<Opt
 }
 
 /// POST `/{db}/_explain`.
-pub fn explain(asked: &Asked, chosen: &Chosen) -> Reply {
+pub fn explain(asked: &Asked, chosen: &Chosen, collator: &Collator) -> Reply {
     let about = Explained {
         database: &asked.db.name,
         partitioned: asked.db.map().partitioned,
@@ -104,7 +105,7 @@ pub fn explain(asked: &Asked, chosen: &Chosen) -> Reply {
         with_range: false,
     };
     let what = (&chosen.index, &chosen.query, &chosen.sort[..]);
-    Reply::json(StatusCode::OK, explain_text(&asked.request, what, &asked.indexes, about).to_vec())
+    Reply::json(StatusCode::OK, explain_text(&asked.request, what, &asked.indexes, about, collator).to_vec())
 }
 
 /// POST `/{db}/_find`. Documents are streamed while they are found.

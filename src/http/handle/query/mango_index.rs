@@ -13,7 +13,7 @@ use crate::document::draft::{self, Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::render::Attachment;
-use crate::document::revision::Revision;
+use crate::document::revision::{Revision, TermOption, term_with_options};
 use crate::document::selector::erlang_term;
 use crate::http::handle::document::write::options;
 use crate::http::handle::nouveau::is_enabled;
@@ -165,17 +165,20 @@ impl Creation {
     }
 }
 
-/// The name of what has none: equal for equal indexes that were asked for with equal options.
+/// The name of what has none: equal for equal indexes that were asked for with equal options, and equal to CouchDB's.
 fn generated_name(index: &Value, body: &Object) -> String {
-    let mut hash = Sha1::new();
-    hash.update(index.to_vec());
-    for name in ["name", "ddoc", "partitioned"] {
-        if let Some(value) = body.get(name) {
-            hash.update(name);
-            hash.update(value.to_vec());
-        }
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    let (json, two) = (Value::from("json"), Value::Int(2));
+    let given = |name: &str, default| body.get(name).map_or(default, TermOption::Value);
+    let options = [
+        ("ddoc", given("ddoc", TermOption::Atom("auto_name"))),
+        ("def", TermOption::Value(index)),
+        ("name", given("name", TermOption::Atom("auto_name"))),
+        ("partitioned", given("partitioned", TermOption::Atom("db_default"))),
+        ("type", given("type", TermOption::Value(&json))),
+        ("w", given("w", TermOption::Value(&two))),
+    ];
+    let hash = Sha1::digest(term_with_options(index, &options));
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn text<'a>(body: &'a Object, name: &str) -> Result<Option<&'a str>> {
@@ -359,4 +362,29 @@ fn doc_ids(body: &Object) -> Result<Vec<DocId>> {
         }
     };
     list.iter().map(id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Object, Value, generated_name};
+    use crate::document::json;
+
+    #[test]
+    fn names_are_those_that_couchdb_gives() {
+        let name = |text: &str| {
+            let Ok(Value::Object(body)) = json::parse(text.as_bytes()) else { panic!("an object") };
+            let body: Object = body;
+            generated_name(body.get("index").expect("an index"), &body)
+        };
+        assert_eq!(name(r#"{"index":{"fields":[{"n":"desc"}]}}"#), "3bcbdb398790c895fc969878e279a443e2913eed");
+        assert_eq!(name(r#"{"index":{"fields":["n"]},"name":"k"}"#), "3019f2bdcdd4cbbeca81a77c1a46c5c891cd519a");
+        assert_eq!(
+            name(r#"{"index":{"fields":["n"]},"partitioned":false}"#),
+            "9e57cb96212b0205ce6913559f620b64c99c3aab"
+        );
+        assert_eq!(
+            name(r#"{"index":{"fields":["n"]},"type":"json","w":1}"#),
+            "dad433fe5666f808103d5aa4603b296fa89ee0bb"
+        );
+    }
 }

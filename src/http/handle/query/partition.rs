@@ -43,6 +43,7 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[Strin
             }
         }
         [name, "_design", ddoc, function, ..] if is_design_function(function) => {
+            check(&*ctx.open(db, &request, Class::Member)?, name)?;
             // Other functions see the parameters as they came.
             if *function == "_view" {
                 request.query = request.query.by_name();

@@ -32,16 +32,20 @@ pub async fn query(
 ) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::Member)?;
     ctx.env.metrics().count(Counter::ViewReads);
-    let mut args = match request.verb {
-        Verb::Post => {
-            request.require_json()?;
-            let body = request.query_object().await?;
-            ViewArgs::of_view_body(&body, &request.query)?
+    if let Some(partition) = partition {
+        partition::check(&db, partition)?;
+    }
+    let id = DocId::new(ddoc);
+    let mut args = match arguments(&mut request).await {
+        Ok(args) => args,
+        Err(problem) => {
+            // Without its design document a view is missing, however it is asked.
+            db.views_info(&id).await?;
+            return Err(problem);
         }
-        _ => ViewArgs::of_view(&request.query)?,
     };
     take_partition(&db, &mut args, partition)?;
-    let view = db.view(&DocId::new(ddoc), name).await?;
+    let view = db.view(&id, name).await?;
     args.bound(&ctx.config, view.definition.partitioned)?;
     let asked = read(&view, &args)?;
     let seq = if args.include_docs { db.update_seq().await?.to_string() } else { String::new() };
@@ -61,6 +65,18 @@ pub async fn query(
         sink.flush().await
     });
     Ok(if has_etag { reply.etag(&etag) } else { reply })
+}
+
+/// What is asked of a view.
+async fn arguments(request: &mut Request) -> Result<ViewArgs> {
+    match request.verb {
+        Verb::Post => {
+            request.require_json()?;
+            let body = request.query_object().await?;
+            Ok(ViewArgs::of_view_body(&body, &request.query)?)
+        }
+        _ => Ok(ViewArgs::of_view(&request.query)?),
+    }
 }
 
 /// POST `/{db}/_design/{ddoc}/_view/{view}/queries`.

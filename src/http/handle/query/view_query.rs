@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::coordinator::{Grouping, Update};
 use crate::document::id::check_partition;
 use crate::document::json::{self, Object, Value};
-use crate::document::selector::{erlang_string, erlang_text};
+use crate::document::selector::{erlang_pretty, erlang_string};
 use crate::http::problem::Problem;
 use crate::http::query::Query;
 
@@ -429,7 +429,7 @@ impl Given<'_> {
             Some(None) => Err(Problem::query_parse(format!("Invalid value for positive integer: {}", self.shown()))),
             None => {
                 let shown = match self {
-                    Given::Json(Value::String(text)) => erlang_text(text),
+                    Given::Json(value) => erlang_pretty(value),
                     other => other.shown(),
                 };
                 Err(Problem::query_parse(format!("Invalid value for integer: {shown}")))

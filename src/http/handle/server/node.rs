@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::auth::admins;
 use crate::cluster::NodeName;
-use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections, schema};
+use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections, foreign, schema};
 use crate::document::json::Value as Json;
 use crate::http::handle::cluster::dbs;
 use crate::http::handle::cluster::nodes;
@@ -78,7 +78,7 @@ const SECRET: [(&str, &str); 2] = [("cluster", "secret"), ("cluster", "join_toke
 
 /// The settings without those of [`SECRET`].
 fn shown(ctx: &Context) -> Sections {
-    let mut sections = Sections::clone(&ctx.config.sections());
+    let mut sections = ctx.config.effective();
     for (section, key) in SECRET {
         if let Some(keys) = sections.get_mut(section) {
             keys.remove(key);
@@ -129,6 +129,8 @@ async fn levels(ctx: &Context) -> Levels {
         lost_parts: ctx.coordinator.damage().lost(),
         cluster: ctx.cluster.counters(),
         replicas: ctx.coordinator.replica_counts(),
+        compacting: ctx.coordinator.compacting() as u64,
+        lag: ctx.coordinator.convergence_lag(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }
 }
@@ -152,7 +154,11 @@ async fn reload(ctx: &Context) -> Result<Reply> {
 async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) -> Result<Reply> {
     let unknown = || Problem::not_found("unknown_config_value");
     if request.verb == Verb::Get {
-        let value = ctx.config.get(section, key).filter(|_| !SECRET.contains(&(section, key))).ok_or_else(unknown)?;
+        let value = ctx
+            .config
+            .effective_value(section, key)
+            .filter(|_| !SECRET.contains(&(section, key)))
+            .ok_or_else(unknown)?;
         return Ok(Reply::value(StatusCode::OK, &json!(value)));
     }
     if SECTIONS_CLOSED_TO_REQUESTS.contains(&section) || SECRET.contains(&(section, key)) {
@@ -163,6 +169,7 @@ async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) 
         let old = ctx.config.delete((section, key), persist).await?.ok_or_else(unknown)?;
         return Ok(Reply::value(StatusCode::OK, &json!(old)));
     }
+    let default = ctx.config.effective_value(section, key);
     let body = request.json_body().await?;
     let value = body.as_str().ok_or_else(|| Problem::bad_request("a JSON string expected"))?;
     let old = if section == admins::SECTION {
@@ -172,9 +179,10 @@ async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) 
             return Err(Problem::bad_request(refused));
         }
         if !schema::is_known(section, key) {
-            tracing::warn!(section, key, "a request set an option that settee does not know, which has no effect");
+            let reason = foreign::reason(section, key).unwrap_or("settee does not know it");
+            tracing::warn!(section, key, reason, "a request set an option that has no effect");
         }
         ctx.config.set((section, key), value, persist).await?
     };
-    Ok(Reply::value(StatusCode::OK, &json!(old.unwrap_or_default())))
+    Ok(Reply::value(StatusCode::OK, &json!(old.or(default).unwrap_or_default())))
 }

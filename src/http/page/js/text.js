@@ -17,6 +17,7 @@ export const text = {
     refresh: "Refresh",
     loading: "Loading…",
     copied: "Copied",
+    notCopied: "The browser did not let it be copied. Mark the text and press Ctrl+C.",
     theme: "Colours",
     themes: { auto: "As the system", light: "Light", dark: "Dark" },
     typeToConfirm: (word) => `Type “${word}” to confirm`,

@@ -80,6 +80,21 @@ export function toast(message, { kind = "ok", action, ms } = {}) {
   setTimeout(gone, ms ?? (kind === "error" ? 12000 : action ? 8000 : 4000));
 }
 
+/// Copies text, also where the page came over plain HTTP and browsers offer no clipboard.
+export async function copy(words) {
+  try {
+    await navigator.clipboard.writeText(words);
+  } catch {
+    const area = h("textarea", { class: "sr-only", value: words });
+    (document.querySelector("dialog[open]") ?? document.body).append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done) { toast(text.app.notCopied, { kind: "error" }); return; }
+  }
+  toast(text.app.copied);
+}
+
 /// An error as a block: what happened and what to do next.
 export function problem(error, { retry } = {}) {
   return h("div", { class: "notice error", role: "alert" }, icon("warning"),

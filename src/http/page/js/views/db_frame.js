@@ -1,7 +1,7 @@
 // The frame of everything inside a database: its name, its tabs, its menu.
 
 import { h } from "../dom.js";
-import { menu, tabs, linkButton, toast } from "../ui.js";
+import { copy, menu, tabs, linkButton, toast } from "../ui.js";
 import { get, del, path } from "../api.js";
 import { go, link } from "../router.js";
 import { session } from "../session.js";
@@ -43,7 +43,7 @@ export async function inDatabase(ctx, tab, ...content) {
         menu(text.database.more, [
           { label: text.transfer.importTitle, icon: "upload", href: link(["db", db, "import"]) },
           { label: text.transfer.exportTitle, icon: "download", href: link(["db", db, "export"]) },
-          { label: text.database.copyAddress, icon: "copy", run: () => navigator.clipboard?.writeText(new URL("../" + path(db), document.baseURI).href).then(() => toast(text.app.copied)) },
+          { label: text.database.copyAddress, icon: "copy", run: () => copy(new URL("../" + path(db), document.baseURI).href) },
           null,
           { label: text.database.remove, icon: "trash", danger: true, disabled: !session.value?.isAdmin, run: () => removeDatabase(db).then((gone) => gone && go("#/databases")) },
         ], { kind: "" }))),

@@ -170,7 +170,13 @@ function editPanel(ctx, state, start) {
     try { own = json.format(own, json.isDense(state.stored)); } catch { /* Compared as it is typed. */ }
     return diffView(state.stored, own, { label: t.against(shortRev(state.rev)) });
   }
-  async function store(body = edit.value) {
+  /// Who leaves while it is being stored waits for that instead of being asked.
+  let saving = Promise.resolve();
+  function store(body) {
+    saving = stored(body);
+    return saving;
+  }
+  async function stored(body = edit.value) {
     if (busy) return;
     const wrong = checkDocument(body, state);
     if (wrong) { edit.setError(wrong); edit.goTo(wrong.line ?? 1, wrong.column ?? 1); return; }
@@ -210,10 +216,13 @@ function editPanel(ctx, state, start) {
     state.rev = JSON.parse(theirs)._rev;
     edit.value = json.format(merged.text, json.isDense(theirs));
     touched();
-    if (merged.save) { busy = false; await store(merged.text); }
+    if (merged.save) { busy = false; await stored(merged.text); }
   }
   let left = false;
-  const guard = async () => left || !isDirty() || confirm({ title: t.leaveTitle, message: t.leaveMessage, action: t.leave, danger: true });
+  const guard = async () => {
+    if (!left) await saving;
+    return left || !isDirty() || confirm({ title: t.leaveTitle, message: t.leaveMessage, action: t.leave, danger: true });
+  };
   guard.isDirty = () => !left && isDirty();
   beforeLeave(guard, ctx.signal);
   // Wherever the focus is, while the text is seen.

@@ -1,7 +1,7 @@
 // Setting up: one node for itself, or a cluster step by step.
 
 import { h, fill, every } from "../dom.js";
-import { area, button, card, field, input, notice, pageHead, problem, table, badge, toast, icon, linkButton, attempt, duration } from "../ui.js";
+import { area, copy, button, card, field, input, notice, pageHead, problem, table, badge, toast, icon, linkButton, attempt, duration } from "../ui.js";
 import { get, post } from "../api.js";
 import { text } from "../text.js";
 
@@ -98,7 +98,7 @@ function join() {
     try {
       const { token, address, expires_in: seconds } = await post("_cluster/join_token", {});
       const command = `settee serve --data DIR --node NAME@HOST --join ${address ?? "THIS_HOST:9100"} --token ${token}`;
-      fill(shown, h("p", null, t.tokenUse(duration(seconds))), h("div", { class: "command" }, h("pre", { class: "code", tabIndex: 0 }, command), button(t.copy, { icon: "copy", iconOnly: true, onclick: () => navigator.clipboard?.writeText(command).then(() => toast(text.app.copied)) })), h("p", { class: "hint" }, t.tokenHint));
+      fill(shown, h("p", null, t.tokenUse(duration(seconds))), h("div", { class: "command" }, h("pre", { class: "code", tabIndex: 0 }, command), button(t.copy, { icon: "copy", iconOnly: true, onclick: () => copy(command) })), h("p", { class: "hint" }, t.tokenHint));
     } catch (error) { fill(shown, problem(error)); }
   } });
   return card(t.joinTitle, h("p", { class: "soft" }, t.joinWords), h("div", null, make), shown);

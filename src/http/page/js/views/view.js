@@ -1,7 +1,7 @@
 // One view: run it with every parameter, change its functions and try them over samples before they are stored.
 
 import { h, fill } from "../dom.js";
-import { button, panels, table, segmented, select, field, input, checkbox, editor, notice, problem, toast, attempt, confirm, count, shorten, loading, empty } from "../ui.js";
+import { button, copy, panels, table, segmented, select, field, input, checkbox, editor, notice, problem, toast, attempt, confirm, count, shorten, loading, empty } from "../ui.js";
 import { ask, get, path, query, JSON_PARAMS, BASE } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
 import { inDatabase, databaseInfo } from "./db_frame.js";
@@ -106,7 +106,7 @@ function runner(ctx, state) {
     const url = new URL(target() + query({ ...asked, keys: undefined, limit: size }, JSON_PARAMS), BASE);
     const head = h("div", { class: "toolbar" }, h("span", { class: "soft grow", role: "status" }, isReduced ? t.groupsFound(rows.length, Math.round(ms)) : t.rowsFound(rows.length, count(answer.total_rows), answer.offset, Math.round(ms))),
       segmented(text.documents.view, [["table", text.documents.asTable, "table"], ["json", text.documents.asJson, "design"]], asJson ? "json" : "table", (value) => { asJson = value === "json"; draw(); }),
-      button(t.copyUrl, { icon: "copy", onclick: () => navigator.clipboard?.writeText(url.href).then(() => toast(text.app.copied)) }));
+      button(t.copyUrl, { icon: "copy", onclick: () => copy(url.href) }));
     const columns = [
       { label: "key", isHead: true, cell: (row) => h("span", { class: "mono break" }, shorten(JSON.stringify(row.key), 160)) },
       { label: "value", cell: (row) => (row.error ? h("span", { class: "bad" }, row.error) : isReduced && row.value && typeof row.value === "object" ? h("span", { class: "mono" }, shorten(JSON.stringify(row.value), 200)) : valueCell(row.value)) },

@@ -1,6 +1,11 @@
-//! Compares two servers: every case is played against both, and the second is held against what the first answered.
+//! Compares two servers: every case, or random conversations ([`random`]), are played against both, and the second is held
+//! against what the first answered.
 //!
 //! What the case marks as volatile, unordered or ignored does not count here either. Configuration is left alone.
+
+pub mod known;
+pub mod random;
+mod shrink;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,6 +18,7 @@ use crate::client::Target;
 use crate::compare::compare_answer;
 use crate::player::{Exchange, Player};
 use crate::transcript::Case;
+use known::Difference;
 
 /// What came of a comparison.
 pub struct Report {
@@ -77,16 +83,31 @@ async fn one(servers: &(Target, Target), patience: Duration, case: &Case) -> Opt
 }
 
 fn between(case: &Case, first: &[Exchange], second: &[Exchange]) -> Vec<String> {
+    let told = |d: Difference| {
+        let (method, target) = d.action.split_once(' ').unwrap_or_default();
+        format!("step {} {method} {}: {}", d.step, target.split('?').next().unwrap_or_default(), d.text)
+    };
+    differences(case, first, second, false).into_iter().map(told).collect()
+}
+
+/// Where the answers of the second play are not those of the first.
+fn differences(case: &Case, first: &[Exchange], second: &[Exchange], own_revs: bool) -> Vec<Difference> {
     let mut out = Vec::new();
     for (n, ((step, a), b)) in case.steps.iter().zip(first).zip(second).enumerate() {
         let mut expect = step.expect.clone();
+        expect.setup = false;
         expect.status = a.outcome.status;
+        // A header that only the second sends differs, too.
         expect.headers = a.outcome.headers.clone();
+        let lacking = b.outcome.headers.iter().filter(|(name, _)| !a.outcome.headers.iter().any(|(n, _)| n == name));
+        expect.headers.extend(lacking.map(|(name, _)| (name.clone(), None)));
         expect.kind = a.outcome.kind.to_owned();
         expect.body = Some(a.outcome.body.clone());
-        let path = step.target.split('?').next().unwrap_or_default();
-        let found = compare_answer(&expect, &b.outcome, false);
-        out.extend(found.into_iter().map(|line| format!("step {n} {} {path}: {line}", step.method)));
+        let shown = |e: &Exchange| format!("{} {}", e.outcome.status, e.outcome.body.to_text(false));
+        for text in compare_answer(&expect, &b.outcome, own_revs) {
+            let action = format!("{} {}", step.method, step.target);
+            out.push(Difference { step: n, action, text, first: shown(a), second: shown(b) });
+        }
     }
     out
 }
