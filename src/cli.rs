@@ -5,6 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use settee::config::Setting;
 
+pub mod banner;
+pub mod doctor;
+pub mod migrate;
+pub mod pages;
+
+use doctor::Doctor;
+use migrate::{Export, Import};
+use pages::{Completions, Man};
+
 /// A clustered, CouchDB-compatible document database.
 #[derive(Parser, Debug)]
 #[command(name = "settee", version, propagate_version = true)]
@@ -30,9 +39,20 @@ pub enum Command {
     Load(Load),
     /// Make a database, or all of a node, of a data directory that no node is using from a snapshot
     Restore(Restore),
+    /// Carry databases over from a running CouchDB-compatible server, from a file of couchbackup, or translate a
+    /// configuration file of CouchDB
+    Import(Import),
+    /// Carry databases over to a running CouchDB-compatible server
+    Export(Export),
     /// Take over what is whole of a damaged data directory that no node is using, into a new one, and say what is lost.
     /// Changes nothing in the damaged one. Exit status: 0 nothing is lost, 1 something is
     Salvage(Salvage),
+    /// Look at this machine: clock, limits, memory, ports, file system, disk room, truth of syncs
+    Doctor(Doctor),
+    /// Write the completions of a shell to standard output
+    Completions(Completions),
+    /// Write manual pages
+    Man(Man),
     /// Run functions of a design document for the node that started this
     #[command(hide = true)]
     ScriptHost,

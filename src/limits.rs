@@ -5,9 +5,11 @@
 use std::time::Duration;
 
 mod between_nodes;
+mod doctor;
 mod feeds;
 mod guard;
 mod large_documents;
+mod migration;
 mod overload;
 mod page;
 pub mod scripts;
@@ -15,9 +17,11 @@ mod search;
 mod views;
 
 pub use between_nodes::*;
+pub use doctor::*;
 pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
+pub use migration::*;
 pub use overload::*;
 pub use page::*;
 pub use search::*;

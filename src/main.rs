@@ -9,6 +9,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -22,7 +23,7 @@ use settee::coordinator::backup::Restored;
 use settee::limits;
 use settee::node::offline::{self, OfflineError};
 use settee::node::{Node, StartError};
-use settee::observe;
+use settee::observe::{self, LogOptions};
 use settee::script;
 use settee::world::{Env, Pool, tokio_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -62,6 +63,11 @@ fn main() -> ExitCode {
             Command::Dump(flags) => dump(&env, &flags).await.map(|code| (code, false)),
             Command::Load(flags) => load(&env, &flags).await.map(|code| (code, false)),
             Command::Restore(flags) => restore(&env, &flags).await.map(|code| (code, false)),
+            Command::Import(flags) => cli::migrate::import(&env, &flags).await.map(|code| (code, false)),
+            Command::Export(flags) => cli::migrate::export(&env, &flags).await.map(|code| (code, false)),
+            Command::Doctor(flags) => cli::doctor::run(&env, &flags).await.map(|code| (code, false)),
+            Command::Completions(flags) => cli::pages::completions(&flags).map(|()| (ExitCode::SUCCESS, false)),
+            Command::Man(flags) => cli::pages::man(&flags).map(|()| (ExitCode::SUCCESS, false)),
             Command::Salvage(flags) => salvage(&env, &flags).await.map(|code| (code, false)),
             Command::ScriptHost => script_host(&env).await.map(|()| (ExitCode::SUCCESS, false)),
         }
@@ -181,7 +187,7 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     let mut signals = Signals::new()?;
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
-    let log = observe::start_log(&log_level(&config), env);
+    let log = observe::start_log(&log_options(&config), env);
     config.check().map_err(failure)?;
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;
@@ -190,9 +196,12 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
         StartError::Damaged(..) => Failure(error.to_string(), NOT_WHOLE),
         other => failure(other),
     })?;
-    println!("settee {} is ready at http://{}/", env!("CARGO_PKG_VERSION"), node.address());
-    // The line may be gone with its reader; the node serves all the same.
-    let _ = std::io::stdout().flush();
+    let (address, secure_address) = (node.address(), node.secure_address());
+    let banner = cli::banner::text(&config, &cli::banner::Started { address, secure_address, data: &flags.data });
+    // The reader may be gone; the node serves all the same.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
+    drop(out);
 
     let again = tokio::select! {
         biased;
@@ -263,9 +272,13 @@ async fn settle_admins(env: &Env, config: &Config, flags: &Serve) -> Result<(), 
     )))
 }
 
-/// The name of the log level that is configured now.
-fn log_level(config: &Config) -> String {
-    config.text("log", "level", "info")
+/// The log as it is configured now.
+fn log_options(config: &Config) -> LogOptions {
+    LogOptions {
+        level: config.text("log", "level", "info"),
+        levels: config.text("log", "levels", ""),
+        is_json: config.text("log", "format", "text") == "json",
+    }
 }
 
 /// Follows `log/level` for as long as the node runs.
@@ -273,7 +286,7 @@ fn follow_log_level(env: &Env, config: &Config, log: observe::LogLevel) {
     let (config, mut changes) = (config.clone(), config.watch());
     env.spawn(async move {
         while changes.changed().await.is_ok() {
-            log.follow(&log_level(&config));
+            log.follow(&log_options(&config));
         }
     });
 }

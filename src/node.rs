@@ -84,7 +84,7 @@ impl Node {
     pub async fn start(env: &Env, config: &Config, data_dir: &Path) -> Result<Node, StartError> {
         let memory_mb = config.u64("settee", "memory_mb", limits::MEMORY_MB);
         let missing_files = match config.text("settee", "missing_files", "refuse").as_str() {
-            "refill" => MissingFiles::Rebuild,
+            "rebuild" | "refill" => MissingFiles::Rebuild,
             _ => MissingFiles::Refuse,
         };
         let options = StorageOptions { missing_files, ..StorageOptions::default().with_memory(memory_mb) };

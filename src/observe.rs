@@ -1,38 +1,54 @@
-//! Observability of a node: the log, on standard error, with the level of `log/level`; its last lines are kept in
-//! memory (`tail`).
+//! Observability of a node: the log, on standard error, as text or as JSON lines, with the levels of `log/level` and
+//! `log/levels`; its last lines are kept in memory (`tail`).
 //!
 //! All code logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::world::Env;
 
+mod filter;
+mod json_lines;
 pub mod metrics;
 pub mod panics;
 pub mod tail;
 pub mod workers;
 
+use json_lines::JsonLines;
 use metrics::{Counter, Metrics};
 
-/// The log's level, which may change while it runs.
+/// The log's levels, which may change while it runs.
 #[derive(Debug)]
-pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
+pub struct LogLevel(reload::Handle<Targets, Registry>);
 
-/// Sends log lines of the level with this name (the configuration's `log/level`) to standard error. A second call in
-/// one process changes nothing. Lines are counted by level in the node's metrics, and the last ones kept.
-pub fn start_log(level_name: &str, env: &Env) -> LogLevel {
-    let (filter, handle) = reload::Layer::new(level(level_name));
+/// How the log is configured.
+#[derive(Clone, Debug, Default)]
+pub struct LogOptions {
+    /// The level of all modules: `log/level`.
+    pub level: String,
+    /// Levels of single modules: `log/levels`, as `storage=debug, request=warn`.
+    pub levels: String,
+    /// Whether lines are JSON objects: `log/format`.
+    pub is_json: bool,
+}
+
+/// Sends log lines to standard error. A second call in one process changes nothing. Lines are counted by level in the
+/// node's metrics, and the last ones kept.
+pub fn start_log(options: &LogOptions, env: &Env) -> LogLevel {
+    let (filter, handle) = reload::Layer::new(filter::configured(options));
     let colours = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
+    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
+    let (text, json) = ((!options.is_json).then_some(text), options.is_json.then(|| JsonLines(env.clone())));
+    let lines = tracing_subscriber::registry().with(filter).with(text).with(json);
     // Fails only where a log is running already, and then that one stays.
     let (counting, keeping) = (Counting(Arc::clone(env.metrics())), tail::Keeping(env.clone()));
-    let _ = tracing_subscriber::registry().with(filter).with(lines).with(counting).with(keeping).try_init();
+    let _ = lines.with(counting).with(keeping).try_init();
     LogLevel(handle)
 }
 
@@ -51,41 +67,9 @@ impl<S: tracing::Subscriber> Layer<S> for Counting {
 }
 
 impl LogLevel {
-    /// Takes the level of this name.
-    pub fn follow(&self, level_name: &str) {
+    /// Takes these levels; the form of lines stays.
+    pub fn follow(&self, options: &LogOptions) {
         // Fails only when the log is gone, at the end of the process.
-        let _ = self.0.reload(level(level_name));
-    }
-}
-
-/// CouchDB's level names; an unknown one counts as `info`.
-fn level(name: &str) -> LevelFilter {
-    match name {
-        "debug" => LevelFilter::DEBUG,
-        "warning" | "warn" => LevelFilter::WARN,
-        "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => LevelFilter::ERROR,
-        "none" => LevelFilter::OFF,
-        _ => LevelFilter::INFO,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn level_names_are_those_of_couchdb() {
-        let expected = [
-            ("debug", LevelFilter::DEBUG),
-            ("info", LevelFilter::INFO),
-            ("notice", LevelFilter::INFO),
-            ("warning", LevelFilter::WARN),
-            ("critical", LevelFilter::ERROR),
-            ("none", LevelFilter::OFF),
-            ("loud", LevelFilter::INFO),
-        ];
-        for (name, filter) in expected {
-            assert_eq!(level(name), filter, "{name}");
-        }
+        let _ = self.0.reload(filter::configured(options));
     }
 }

@@ -12,6 +12,8 @@ mod jwks;
 mod memory;
 #[path = "guard/metrics.rs"]
 mod metrics;
+#[path = "guard/monitoring.rs"]
+mod monitoring;
 #[path = "guard/node.rs"]
 mod node;
 #[path = "guard/page.rs"]

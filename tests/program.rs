@@ -140,11 +140,14 @@ fn a_restart_asked_for_by_http_starts_the_program_anew_in_its_process() {
     let mut child = settee(&args).spawn().expect("the program runs");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut ready = || {
-        let mut line = String::new();
-        out.read_line(&mut line).expect("a line");
-        let address =
-            line.trim().split_once(" is ready at http://").map(|(_, rest)| rest.trim_end_matches('/').to_owned());
-        address.unwrap_or_else(|| panic!("no line of readiness: {line:?}"))
+        // Lines about the run before stand between.
+        loop {
+            let mut line = String::new();
+            assert!(out.read_line(&mut line).expect("a line") > 0, "no line of readiness");
+            if let Some((_, rest)) = line.trim().split_once(" is ready at http://") {
+                return rest.trim_end_matches('/').to_owned();
+            }
+        }
     };
     let ask = |address: &str, request: &str| {
         let mut stream = TcpStream::connect(address).expect("a connection");
@@ -161,4 +164,90 @@ fn a_restart_asked_for_by_http_starts_the_program_anew_in_its_process() {
     let second = ready();
     assert_eq!(ask(&second, "GET /kept"), 200);
     assert_eq!(stop(child, "-TERM").0, Some(0));
+}
+
+#[test]
+fn the_log_is_json_lines_with_levels_by_module_and_the_cost_of_slow_requests() {
+    let data = TempDir::new().expect("a directory");
+    let settings = ["--set", READY_ADMIN, "--set", "log/format=json", "--set", "log/level=error"];
+    let levels = ["--set", "log/levels=slow_request=warn,request=info", "--set", "log/slow_request_ms=1"];
+    let place = ["serve", "--data", text(data.path()), "--port", "0", "--set", "log/requests=info"];
+    let (child, address) = start(&[&place[..], &settings, &levels].concat());
+    let ask = |method: &str, path: &str, body: &str| {
+        let mut stream = TcpStream::connect(&address).expect("the node listens");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Basic YWRtOm9sZGll\r\n"
+        );
+        let more = format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        std::io::Write::write_all(&mut stream, (head + &more).as_bytes()).expect("the node reads");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the node answers");
+        assert!(answer.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&answer));
+    };
+    ask("PUT", "/d", "");
+    let docs: Vec<String> = (0..2000).map(|n| format!("{{\"_id\":\"{n}\"}}")).collect();
+    ask("POST", "/d/_bulk_docs", &format!("{{\"docs\":[{}]}}", docs.join(",")));
+    ask("GET", "/d/_all_docs?include_docs=true", "");
+    let (status, log) = stop(child, "-TERM");
+    assert_eq!(status, Some(0), "{log}");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
+    let of = |target: &str, path: &str| {
+        let found = lines.iter().find(|line| line["target"] == target && line["path"] == path);
+        found.unwrap_or_else(|| panic!("no line of {target} about {path}: {log}")).clone()
+    };
+    assert_eq!(of("request", "/d/_all_docs")["level"], "info");
+    let slow = of("slow_request", "/d/_all_docs");
+    assert_eq!((&slow["level"], &slow["user"], &slow["endpoint"]), (&"warn".into(), &"adm".into(), &"all_docs".into()));
+    assert!(slow["rows"].as_u64() >= Some(2000) && slow["ranges"].as_u64() >= Some(8), "{slow}");
+    assert!(slow["bytes"].as_u64() > Some(100_000) && slow["ms"].as_f64() >= Some(1.0), "{slow}");
+    assert!(lines.iter().all(|line| line["target"] != "settee::node" || line["level"] == "error"), "{log}");
+}
+
+#[test]
+fn a_machine_is_looked_at_with_documented_exit_codes() {
+    let data = TempDir::new().expect("a directory");
+    let (status, told, _) = run(&["doctor", "--data", text(data.path())]);
+    assert_eq!(status, Some(2), "{told}");
+    assert!(told.contains("bad: configuration: there is no administrator"), "{told}");
+    let ini = data.path().join("local.ini");
+    let setting = READY_ADMIN.split_once('/').expect("a section").1.replacen('=', " = ", 1);
+    std::fs::write(&ini, format!("[admins]\n{setting}\n[chttpd]\nport = 0\n[cluster]\nport = 0\n")).expect("a file");
+    let (_, told, _) = run(&["doctor", "--data", text(data.path())]);
+    for check in [
+        "ok: configuration",
+        "clock",
+        "open files",
+        "memory",
+        "ok: port of clients",
+        "file system",
+        "disk room",
+        "syncs",
+    ] {
+        assert!(told.contains(check), "{check}: {told}");
+    }
+    // The file that syncs were measured with is gone.
+    assert_eq!(std::fs::read_dir(data.path()).expect("a directory").count(), 1);
+    let settings = ["serve", "--data", text(data.path()), "--port", "0"];
+    let (child, address) = start(&settings);
+    let url = format!("http://{address}");
+    assert_eq!(run(&["doctor", "--up", &url]).0, Some(0));
+    stop(child, "-TERM");
+    assert_eq!(run(&["doctor", "--up", &url]).0, Some(1));
+    assert_eq!(run(&["doctor", "--up", "nowhere"]).0, Some(1));
+}
+
+#[test]
+fn manual_pages_and_completions_name_every_command() {
+    let folder = TempDir::new().expect("a directory");
+    assert_eq!(run(&["man", "--dir", text(folder.path())]).0, Some(0));
+    for command in ["serve", "import", "export", "doctor", "check", "dump", "load", "restore", "salvage", "token"] {
+        let page = folder.path().join(format!("settee-{command}.1"));
+        assert!(std::fs::read_to_string(&page).expect("a page").contains("settee"), "{command}");
+        for shell in ["bash", "zsh", "fish"] {
+            let (status, told, _) = run(&["completions", shell]);
+            assert!(status == Some(0) && told.contains(command), "{shell} {command}");
+        }
+    }
+    assert!(!folder.path().join("settee-script-host.1").exists(), "what only a node starts has no page");
 }

@@ -241,7 +241,9 @@ fn no_room_of_the_coordinator_uses_one_above_it() {
 fn nothing_reaches_around_the_world_seam() {
     let mut breaches = Vec::new();
     for source in sources(&["src"]) {
-        if source.path.starts_with("src/world/") || source.path == "src/main.rs" {
+        // The program's commands read and write files that their user names.
+        let is_program = source.path == "src/main.rs" || source.path.starts_with("src/cli/");
+        if source.path.starts_with("src/world/") || is_program {
             continue;
         }
         for (n, line) in source.code().filter(|(_, l)| !is_comment(l)) {

@@ -233,12 +233,6 @@ pub const BOARD: &[Entry] = &[
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
     scene(
         Scene::Purges,
-        Mutation::LateEditStored,
-        "an edit is stored behind the purge of its revision, though its caller has given it up",
-        &["I7"],
-    ),
-    scene(
-        Scene::Purges,
         Mutation::PurgedParentStays,
         "a replica that has only the ancestor of a purged leaf keeps it",
         &["I7"],
@@ -284,6 +278,12 @@ pub const UNCAUGHT: &[Entry] = &[
         Bug::DropSegmentEarly,
         "a journal segment goes before the store has it",
         &["I1", "I3", "I6", "I10", "I15", "I27"],
+    ),
+    scene(
+        Scene::Purges,
+        Mutation::LateEditStored,
+        "an edit is stored behind the purge of its revision, though its caller has given it up",
+        &["I7"],
     ),
     // I22: a replication by a selector reads such a feed.
     scene(

@@ -25,7 +25,7 @@ use crate::document::json::Object;
 use crate::limits;
 use crate::wire::tls::Connector;
 use crate::world::memory::Memory;
-use crate::world::{Env, Instant, Listener};
+use crate::world::{Env, Instant, Listener, cost};
 
 mod api;
 mod counters;
@@ -233,7 +233,10 @@ impl Cluster {
             is_sent.store(true, Ordering::Relaxed);
             incoming.next().await
         };
-        match env.timeout(deadline, called).await {
+        let begun = env.now();
+        let answered = env.timeout(deadline, called).await;
+        cost::call(env.now().since(begun));
+        match answered {
             Ok(Ok(Some(message))) => Ok(message),
             Ok(Ok(None)) => Err(CallError::Unknown("the answer is empty".to_owned())),
             Ok(Err(error)) => Err(error),

@@ -25,6 +25,8 @@ enum Kind {
     DiskReserve,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Modules with levels of the log: `storage=debug, http=warn`.
+    Levels,
     /// Anything.
     Text,
 }
@@ -46,7 +48,7 @@ pub const LEVELS: &[&str] = &[
     "none",
 ];
 
-use Kind::{DiskReserve, Fraction, Number, Port, Switch, Text, Word};
+use Kind::{DiskReserve, Fraction, Levels, Number, Port, Switch, Text, Word};
 
 /// Sections whose keys are names.
 const OPEN: &[&str] = &["admins", "jwt_keys", "query_servers", "vhosts"];
@@ -146,7 +148,9 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
         &["required_claims", "roles_claim_path", "roles_claim_name", "jwks_url", "jwks_trusted_certificates_file"],
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
-    ("log", Number, &["slow_ms"]),
+    ("log", Word(&["text", "json"]), &["format"]),
+    ("log", Levels, &["levels"]),
+    ("log", Number, &["slow_ms", "slow_request_ms"]),
     ("nouveau", Switch, &["enable"]),
     ("query_server_config", Text, &["reduce_limit"]),
     ("query_server_config", Number, &["query_limit", "partition_query_limit"]),
@@ -188,7 +192,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Switch, &["auto_compaction", "autoupdate"]),
     ("settee", Word(&["thread", "process"]), &["script_isolation"]),
     ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
-    ("settee", Word(&["refuse", "refill"]), &["missing_files"]),
+    ("settee", Word(&["refuse", "rebuild", "refill"]), &["missing_files"]),
     ("settee", Text, &["node", "snapshot_dir", "index_swap", "utils_dir"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),
     ("smoosh.slack_dbs", Fraction, &["min_priority", "min_size"]),
@@ -231,6 +235,12 @@ impl Kind {
                 mb.is_some_and(|mb: u64| mb == 0 || mb >= limits::DISK_RESERVE_MB_MIN)
             }
             Word(words) => words.contains(&value),
+            Levels => value.split(',').all(|pair| {
+                let is_module =
+                    |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b"_:".contains(&b));
+                pair.split_once('=')
+                    .is_some_and(|(module, level)| is_module(module.trim()) && LEVELS.contains(&level.trim()))
+            }),
             Text => true,
         }
     }
@@ -249,6 +259,7 @@ impl fmt::Display for Kind {
             Port => f.write_str("a port number"),
             DiskReserve => write!(f, "0 or a number of at least {}", limits::DISK_RESERVE_MB_MIN),
             Word(words) => f.write_str(&words.join(", ")),
+            Levels => f.write_str("MODULE=LEVEL, .., each level one of debug, info, warning, error, none"),
             Text => f.write_str("a text"),
         }
     }
@@ -305,6 +316,9 @@ mod tests {
     fn values_that_an_option_does_not_take_are_refused_with_what_it_takes() {
         for (section, key, value) in [
             ("log", "level", "bogus"),
+            ("log", "levels", "storage"),
+            ("log", "levels", "storage=loud"),
+            ("log", "levels", "storage=debug,"),
             ("settee", "memory_mb", "-5"),
             ("settee", "memory_mb", "+5"),
             ("settee", "disk_reserve_mb", "8"),
@@ -327,6 +341,7 @@ mod tests {
     fn values_that_are_meant_are_taken_and_unknown_options_are_kept() {
         for (section, key, value) in [
             ("log", "level", "notice"),
+            ("log", "levels", "storage=debug, coordinator::write = warn,request=info"),
             ("couchdb", "max_document_size", "infinity"),
             ("couchdb", "maintenance_mode", "nolb"),
             ("settee", "tombstone_days", "0.5"),

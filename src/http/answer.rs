@@ -17,6 +17,7 @@ use super::cors;
 use super::forwarded;
 use super::handle::accept::admits;
 use super::handle::{self, handle};
+use super::latency;
 use super::policy;
 use super::problem::{Problem, Result};
 use super::query::{Query, decode_text, escapes_hold, json_is_text};
@@ -24,10 +25,12 @@ use super::request::{Request, Verb};
 use super::request_log::{self, RequestLine};
 use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
+use super::slow_log::Slow;
 use super::vhost;
 use crate::auth::{Credentials, UserCtx, cookie, options};
 use crate::config::Config;
 use crate::limits;
+use crate::world::cost::{self, Cost};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
@@ -39,6 +42,22 @@ const MINIMAL: &str =
 /// Marks the answer to a client that logged in.
 #[derive(Clone, Copy)]
 pub struct NamedUser;
+
+/// What the checks of a request found.
+struct Told {
+    /// The value of a new session cookie, if one is due.
+    renewed: Option<String>,
+    /// The name of the caller.
+    user: Option<String>,
+    /// The kind of the request.
+    endpoint: &'static str,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told { renewed: None, user: None, endpoint: "refused" }
+    }
+}
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 /// `secure`: it came by TLS.
@@ -74,11 +93,11 @@ pub async fn answer(
     };
     let location = request.base_url();
     let secure = location.starts_with("https:");
-    let mut told = (None, None);
+    let (mut told, cost) = (Told::default(), Arc::new(Cost::default()));
     let outcome = match (cors::preflight(&context.config, &parts.method, &parts.headers), placed) {
         (Some(reply), _) => Ok(reply),
         (None, Err(problem)) => Err(problem),
-        (None, Ok(())) => checked(&context, &parts.uri, request, &mut told).await,
+        (None, Ok(())) => cost::counted(Arc::clone(&cost), checked(&context, &parts.uri, request, &mut told)).await,
     };
     let mut reply =
         outcome.unwrap_or_else(|problem| refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)));
@@ -86,18 +105,18 @@ pub async fn answer(
     if let (true, Some(source)) = (has_body && !parts.headers.contains_key(http::header::EXPECT), source) {
         skip_rest(&context, source).await;
     }
-    let (renewed, user) = told;
+    let Told { renewed, user, endpoint } = told;
     if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
         reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
     }
     handle::token::keep(&context, &parts.headers, secure, &mut reply);
     finish(&context, &parts, (&id, &location), &mut reply);
-    let took = context.env.now().since(began);
-    context.stats.count(context.env.metrics(), &counted, reply.status, took);
-    let is_named = user.is_some();
+    let (took, is_named) = (context.env.now().since(began), user.is_some());
+    context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line);
-    let mut response = into_response(&context, peer, held, reply);
+    let slow = Slow::of(&context, &line, endpoint, (began, cost));
+    let mut response = into_response(&context, peer, held, reply, slow);
     if is_named {
         response.extensions_mut().insert(NamedUser);
     }
@@ -105,14 +124,8 @@ pub async fn answer(
 }
 
 /// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
-/// the server, the method. `renewed` becomes the value of a new session cookie, if one is due;
-/// `user` the name of the caller.
-async fn checked(
-    context: &Context,
-    uri: &http::Uri,
-    mut request: Request,
-    (renewed, user): &mut (Option<String>, Option<String>),
-) -> Result<Reply> {
+/// the server, the method. `told`: what the answer and the log need to know of it.
+async fn checked(context: &Context, uri: &http::Uri, mut request: Request, told: &mut Told) -> Result<Reply> {
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
     if target_bytes > context.config.http_u64("max_uri_length", limits::HTTP_URI_BYTES) {
         return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
@@ -128,10 +141,11 @@ async fn checked(
     if request.method == "OPTIONS" && endpoint.takes_options_for_get() {
         request.verb = Verb::Get;
     }
+    told.endpoint = latency::endpoint_name(&endpoint, &request.query);
     let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
     let identified = context.authenticator.authenticate(credentials).await?;
-    (request.user, *renewed) = (identified.user, identified.renewed);
-    user.clone_from(&request.user.name);
+    (request.user, told.renewed) = (identified.user, identified.renewed);
+    told.user.clone_from(&request.user.name);
     handle::admit(context, &endpoint, &request)?;
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
@@ -322,7 +336,13 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
 }
 
 /// `held`: the memory of what was made of the request's body, which a streamed answer may be made from.
-fn into_response(context: &Context, peer: SocketAddr, held: Option<Share>, mut reply: Reply) -> http::Response<Body> {
+fn into_response(
+    context: &Context,
+    peer: SocketAddr,
+    held: Option<Share>,
+    mut reply: Reply,
+    slow: Slow,
+) -> http::Response<Body> {
     let body = match reply.body {
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
@@ -336,7 +356,7 @@ fn into_response(context: &Context, peer: SocketAddr, held: Option<Share>, mut r
                 Body::from(problem.body())
             }
         },
-        ReplyBody::Stream(chunks) => Body::from_stream(chunks.inspect_err(move |problem| {
+        ReplyBody::Stream(chunks) => Body::from_stream(slow.watch(chunks).inspect_err(move |problem| {
             let _for_as_long = &held;
             tracing::warn!("an answer was cut: {problem}");
         })),

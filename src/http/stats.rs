@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::latency::Latencies;
 use crate::cluster::Counted;
 use crate::coordinator::ReplicaCounts;
 use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
@@ -28,6 +29,7 @@ const PERCENTILES: [(u32, f64); 6] = [(50, 0.5), (75, 0.75), (90, 0.9), (95, 0.9
 pub struct Stats {
     started: Instant,
     counts: Mutex<Counts>,
+    latencies: Latencies,
 }
 
 #[derive(Default)]
@@ -58,6 +60,10 @@ pub struct Levels {
     pub cluster: Vec<Counted>,
     /// What is known about the replicas of the node.
     pub replicas: ReplicaCounts,
+    /// Databases that are being compacted.
+    pub compacting: u64,
+    /// For how long there have been databases that wait to be compared with other nodes.
+    pub lag: Duration,
     /// What the process takes of the machine.
     pub usage: Usage,
 }
@@ -79,12 +85,19 @@ enum Measured {
 impl Stats {
     /// Counters at zero.
     pub fn new(env: &Env) -> Stats {
-        Stats { started: env.now(), counts: Mutex::default() }
+        Stats { started: env.now(), counts: Mutex::default(), latencies: Latencies::default() }
     }
 
-    /// Counts one answer.
-    pub fn count(&self, metrics: &Metrics, method: &str, status: StatusCode, took: Duration) {
+    /// Counts one answer of an endpoint ([`latency`](super::latency)).
+    pub fn count(
+        &self,
+        metrics: &Metrics,
+        (method, endpoint): (&str, &'static str),
+        status: StatusCode,
+        took: Duration,
+    ) {
         metrics.record_ms(Histogram::RequestTime, took);
+        self.latencies.record(endpoint, took);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.requests += 1;
         if let Some(method) = METHODS.iter().find(|m| **m == method) {
@@ -119,7 +132,7 @@ impl Stats {
         }
         for (id, lag, _) in &jobs.behind {
             let about = "seconds since the target of a replication had everything";
-            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(lag.as_secs()));
+            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(levels.lag.as_secs()));
         }
         for (id, _, entries) in &jobs.behind {
             let about = "changes that a replication has still to read";
@@ -142,6 +155,14 @@ impl Stats {
         }
         let memory = Measured::Gauge(levels.usage.memory_bytes);
         add("settee/memory/resident_bytes", "bytes of memory that the node takes", memory);
+        let compacting = Measured::Gauge(levels.compacting);
+        add("settee/compaction/running", "number of databases that are being compacted", compacting);
+        let lagging = Measured::Gauge(levels.replicas.lagging);
+        add("settee/convergence/lagging_databases", "databases that wait to be compared with other nodes", lagging);
+        let about = "seconds for which databases have waited to be compared with other nodes";
+        add("settee/convergence/lag_seconds", about, Measured::Gauge(levels.lag.as_secs()));
+        let in_sync = Measured::Gauge(u64::from(levels.replicas.in_sync));
+        add("settee/convergence/in_sync", "1: the node's replicas hold what those of other nodes held", in_sync);
         out
     }
 
@@ -233,6 +254,7 @@ impl Stats {
                 Measured::Histogram(values) => summary(&mut out, &name, &reading.path, values),
             }
         }
+        self.latencies.prometheus(&mut out);
         worker_metrics(&mut out, env);
         let uptime = self.uptime_s(env);
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));

@@ -5,6 +5,8 @@ use std::time::Duration;
 /// The level of lines about requests (`log/requests`) when none is configured: not written at the default `log/level`,
 /// since a line costs as much as a small read.
 pub const REQUEST_LOG_LEVEL: &str = "debug";
+/// Milliseconds after which a request is written to the log of slow requests (`log/slow_request_ms`); 0: none is.
+pub const SLOW_LOG_MS: u64 = 5000;
 /// Lines about failed logins in each [`FAILED_LOGIN_PERIOD`]; further ones are counted in one line: guessing at
 /// passwords must not fill the log's disk.
 pub const FAILED_LOGIN_LINES: u32 = 10;

@@ -77,6 +77,13 @@ metrics! {
         LogDebugs = "couch_log/level/debug", "number of logged debug messages";
         ConnectionsAccepted = "settee/connections/accepted", "number of connections of clients";
         JournalBytes = "settee/journal/bytes", "bytes written to the journal";
+        WritesMet = "settee/writes/quorum", "edits of which as many replicas as asked for acknowledged";
+        WritesAccepted = "settee/writes/accepted", "edits of which fewer replicas than asked for acknowledged";
+        ReadRepairs = "settee/reads/repaired", "leaves sent to a replica that a read found lacking them";
+        DatabaseSyncs = "settee/convergence/syncs", "databases that were compared with other nodes";
+        FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
+        ShardsCompacted = "settee/compaction/shards", "shards that were compacted";
+        SlowRequests = "settee/slow_requests", "requests above log/slow_request_ms";
     }
 }
 
@@ -98,6 +105,7 @@ metrics! {
         ValidationTime = "couchdb/query_server/vdu_process_time", "duration of validate_doc_update function calls";
         FindTime = "mango/query_time", "length of time processing a mango query";
         SyncTime = "fsync/time", "microseconds to call fsync";
+        FlushTime = "settee/flush/time", "length of a flush of a store file";
     }
 }
 

@@ -4,7 +4,7 @@
 //! `request` and `tuning` read what is asked, `documents` follows replicator databases, `jobs` keeps what runs, `job`
 //! drives one, when it has its slot (`scheduler`). `owner` says on which node of a cluster. `engine` and `copy` do the
 //! work between two `peer`s: `local` databases through the coordinator, `remote` ones by HTTP. `checkpoint` decides
-//! where a session begins.
+//! where a session begins. `migrate` carries whole servers over for `settee import` and `settee export`.
 //!
 //! Promises: revisions keep their ids, histories and attachments' digests; a checkpoint never covers what is not on the
 //! target's disk; one document that cannot be written does not stop the others.
@@ -17,6 +17,7 @@ pub mod error;
 pub mod job;
 pub mod jobs;
 mod local;
+pub mod migrate;
 mod multipart;
 mod notes;
 pub mod owner;

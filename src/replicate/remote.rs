@@ -512,7 +512,7 @@ struct Whole {
 
 impl Whole {
     /// Reads one; what is no JSON is asked for again where success was told.
-    async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<Whole> {
+    pub(super) async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<Whole> {
         let take = |status: StatusCode, headers: HeaderMap, text: Bytes| match json::parse(&text) {
             Ok(value) => Ok(Whole { status, headers, value, bytes: text.len() }),
             Err(_) if status.is_success() => Err(ClientError::Garbled),
@@ -523,7 +523,7 @@ impl Whole {
 }
 
 /// The status of an answer, its JSON, and how many bytes that was: see [`Whole`].
-async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
+pub(super) async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
     let whole = Whole::read(client, call, limit_bytes).await?;
     Ok((whole.status, whole.value, whole.bytes))
 }
@@ -558,7 +558,8 @@ fn texts(list: &[Value]) -> Vec<String> {
     list.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
-fn error_of(answer: &Value) -> (String, String) {
+/// Name and reason of an error as servers tell it.
+pub(super) fn error_of(answer: &Value) -> (String, String) {
     let text = |name: &str| answer.as_object().and_then(|a| a.get(name)?.as_str()).map(str::to_owned);
     (text("error").unwrap_or_else(|| "bad_answer".to_owned()), text("reason").unwrap_or_default())
 }

@@ -20,6 +20,7 @@ use super::planted::Bug;
 use super::reserved;
 use super::tables::Layer;
 use crate::limits;
+use crate::observe::metrics::{Counter, Histogram};
 use crate::observe::workers::Worker;
 use crate::world::buggify::{PAUSE, buggify};
 use crate::world::{Env, Pool};
@@ -262,10 +263,12 @@ async fn flush_until_done(env: Env, mut store: Arc<LayeredStore>, file: FileId) 
     }
     let mut told = false;
     loop {
-        let flushed = Arc::clone(&store);
+        let (flushed, begun) = (Arc::clone(&store), env.now());
         if !env.blocking(Pool::Background, move || flushed.flush(file)).await {
+            env.metrics().record_ms(Histogram::FlushTime, env.now().since(begun));
             return;
         }
+        env.metrics().count(Counter::FlushesFailed);
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(file = file.name(), "too many open files: a flush waits until there are fewer");
         }

@@ -27,6 +27,7 @@ use crate::observe::workers::Worker as BackgroundWorker;
 use sync::{Mutex, MutexGuard};
 
 pub mod buggify;
+pub mod cost;
 #[cfg(test)]
 pub(crate) mod forgetful;
 pub mod memory;
@@ -473,8 +474,11 @@ impl Env {
                 let _ = tx.send(value);
             })
         });
+        let begun = self.now();
         self.host.run_blocking(pool, job);
-        match rx.await {
+        let outcome = rx.await;
+        cost::step(self.now().since(begun));
+        match outcome {
             Ok(value) => value,
             Err(_) => panic!("a blocking job panicked or its node stopped"),
         }

@@ -49,6 +49,7 @@ fn use_databases(served: &Served) {
     served.must("POST", "/d/_purge", &format!(r#"{{"a":[{rev}]}}"#));
     served.ask(ADMIN, "OPTIONS", "/d", "");
     assert_eq!(served.ask(ADMIN, "HEAD", "/d/b", "").status, 200);
+    served.must("POST", "/d/_compact", "");
     served.must("PUT", "/gone", "");
     served.must("DELETE", "/gone", "");
 }
@@ -81,14 +82,21 @@ fn use_replications(served: &Served) {
 
 /// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
 /// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
-/// seconds, and only there while it has some.
-const ELSEWHERE: [&str; 6] = [
+/// seconds, and only there while it has some. Replicas, flushes and slow requests have tests of
+/// their own.
+const ELSEWHERE: [&str; 12] = [
     "/couch_log/",
     "/httpd_status_codes/",
     "/settee/damaged_",
     "/settee/replaced_",
     "/settee/cluster/",
     "/settee/replication/",
+    "/settee/writes/",
+    "/settee/reads/",
+    "/settee/convergence/",
+    "/settee/flush/",
+    "/settee/slow_requests",
+    "/settee/compaction/running",
 ];
 
 #[test]

@@ -19,6 +19,7 @@ use crate::coordinator::topology::events::EventKind;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::observe::workers::Worker;
 use crate::world::{BoxFuture, Instant};
 
@@ -232,6 +233,13 @@ impl Rounds {
     }
 }
 
+impl Coordinator {
+    /// For how long there have been databases that wait to be compared because a replica missed something.
+    pub fn convergence_lag(&self) -> Duration {
+        self.context().convergence_lag()
+    }
+}
+
 fn later(now: Instant, by: Duration) -> Instant {
     Instant(now.0 + by)
 }
@@ -277,11 +285,13 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>, worker
             rounds.ended(env.now(), compares);
         }
         // Several at a time: one whose copies do not answer holds up no other.
+        env.metrics().add(Counter::DatabaseSyncs, names.len() as u64);
         let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (name, tell) in &names {
             syncs.push(Box::pin(coordinator.sync_database(name, *tell, &worker)));
         }
         stream::iter(syncs).for_each_concurrent(limits::DATABASES_AT_ONCE, |sync| sync).await;
+        context.caught_up();
         drop((run, coordinator));
         env.sleep(limits::SYNC_PAUSE).await;
     }

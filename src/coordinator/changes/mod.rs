@@ -29,8 +29,8 @@ use crate::index::SelectedPage;
 use crate::limits;
 use crate::shard::{ChangesPage, ShardError};
 use crate::storage::Direction;
-use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
+use crate::world::{BoxFuture, cost};
 use documents::{Listed, Row};
 pub use follower::Follower;
 pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
@@ -205,6 +205,7 @@ impl Changes {
             call.since = reached;
         }
         let page = range_cursor.copy.changes(call).await?;
+        cost::read(1, page.rows.len());
         let ended = page.rows.len() < asked;
         Ok((page, ended))
     }

@@ -18,6 +18,7 @@ use crate::document::id::DocId;
 use crate::document::selector::Selector;
 use crate::limits;
 use crate::shard::{Filter, Matched};
+use crate::world::cost;
 
 /// What is looked for.
 #[derive(Clone, Debug)]
@@ -158,6 +159,8 @@ impl RangeCursor {
                 async move { copy.filter_scan(filter_scan).await }
             };
             let page = database.on_one(self.range, on_copy).await?;
+            let examined = page.examined + page.rows.iter().map(|row| row.examined).sum::<u64>();
+            cost::read(1, usize::try_from(examined).unwrap_or(usize::MAX));
             self.rows = page.rows.into();
             if let Some(first) = self.rows.front_mut() {
                 first.examined += std::mem::take(&mut self.examined);

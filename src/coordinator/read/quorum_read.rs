@@ -27,8 +27,9 @@ use crate::document::render::StoredRevision;
 use crate::document::rev_tree::{RevPath, RevTree};
 use crate::document::revision::Revision;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::shard::{self, Edit, EditAttachment, EditOp, Fetched, RevData, ShardError, Want};
-use crate::world::BoxFuture;
+use crate::world::{BoxFuture, cost};
 
 type Wants = Vec<(DocId, Want)>;
 type Found = Vec<Option<Fetched>>;
@@ -52,6 +53,7 @@ impl Database {
         r: Option<u32>,
         most: usize,
     ) -> Result<(Found, Vec<usize>), ReadError> {
+        cost::read(1, wants.len());
         let copies = self.all_readers(layout, range).await?;
         if layout.is_alone(range) {
             let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
@@ -244,6 +246,7 @@ impl Database {
                 let Some(stored) = body_of(&from, &id, &rev).await else { continue };
                 let edits = merge_of_stored(&id, path, data.deleted, &stored, revs_limit).into_iter().collect();
                 let source = RemoteCopy::new(&target, range, &node);
+                context.env.metrics().count(Counter::ReadRepairs);
                 if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
                     tracing::debug!(%error, "a copy was not repaired by a read");
                     context.lagging(&name);

@@ -22,6 +22,7 @@ use crate::limits;
 use crate::shard::{Fetched, ListPage, ListRow, LocalDocument, Want};
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, fewer, mutated};
+use crate::world::cost;
 
 impl Default for KeyBounds {
     /// All.
@@ -179,6 +180,7 @@ async fn fill(
     let (places, asks): (Vec<usize>, Vec<(usize, &Span)>) =
         empty.map(|(at, (range, range_cursor))| (at, (*range, &range_cursor.rest))).unzip();
     let pages = database.pages(asks, query, asked).await?;
+    cost::read(pages.len(), pages.iter().map(|page| page.len()).sum());
     for (at, rows) in places.into_iter().zip(pages) {
         let range_cursor = &mut range_cursors[at].1;
         // A page with documents, as of local ones all are, may be cut anywhere.

@@ -10,6 +10,7 @@ use crate::index::{
     GroupBy, GroupPage, IndexError, Places, RowPage, ViewIndex, count_of, counted_rows_of, groups_of, rows_of,
 };
 use crate::storage::Direction;
+use crate::world::cost;
 
 /// What is to be read of which copy; each has a number, which comes back with its answer.
 pub(in crate::coordinator) type Reads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>)>;
@@ -51,7 +52,10 @@ pub(in crate::coordinator) async fn rows(
     // Others are asked first: what is read here may hold up this task.
     let (others, own) = join(join_all(asked), rows_of(own, direction, limit)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
-    numbers.into_iter().zip(own).chain(others).collect()
+    let pages: Vec<(usize, Result<RowPage, IndexError>)> = numbers.into_iter().zip(own).chain(others).collect();
+    let rows = pages.iter().filter_map(|(_, page)| page.as_ref().ok()).map(|page| page.rows.len()).sum();
+    cost::read(pages.len(), rows);
+    pages
 }
 
 /// The first rows, and how many rows lie in `before`: see [`counted_rows_of`].
@@ -69,7 +73,10 @@ pub(in crate::coordinator) async fn counted_rows(
     }
     let (others, own) = join(join_all(asked), counted_rows_of(before, own, direction, limit)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
-    numbers.into_iter().zip(own).chain(others).collect()
+    let pages: Vec<(usize, Result<(u64, RowPage), IndexError>)> = numbers.into_iter().zip(own).chain(others).collect();
+    let rows = pages.iter().filter_map(|(_, page)| page.as_ref().ok()).map(|(_, page)| page.rows.len()).sum();
+    cost::read(pages.len(), rows);
+    pages
 }
 
 /// Reduced groups, see [`groups_of`].

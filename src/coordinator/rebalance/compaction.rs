@@ -17,6 +17,7 @@ use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::error::SettingError;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::shard::{self, Pace, ShardCopy, ShardError};
 
 /// When a range is due.
@@ -103,6 +104,7 @@ impl Database {
             return Ok(false);
         }
         copy.compact(self.purges_to_keep(index, &copy).await?, self.compaction_pace()).await?;
+        self.context.env.metrics().count(Counter::ShardsCompacted);
         Ok(true)
     }
 

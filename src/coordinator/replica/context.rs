@@ -30,7 +30,7 @@ use crate::limits;
 use crate::script::Scripts;
 use crate::shard::ShardError;
 use crate::storage::{Storage, View};
-use crate::world::Env;
+use crate::world::{Env, Instant};
 
 /// See the module head.
 pub(in crate::coordinator) struct Context {
@@ -68,6 +68,8 @@ pub(in crate::coordinator) struct Context {
     pub awaited: Awaited,
     /// What is known about the replicas of this node in relation to those of the others.
     pub status: ReplicaStatus,
+    /// Since when a replica of some database has lagged without a pause. A blocking lock: held for a copy only.
+    lagging_since: BlockingMutex<Option<Instant>>,
     /// Nodes that are being told to look for databases which they do not know.
     pub reminding: SingleFlight,
     /// Nodes of which this one asks what databases they know.
@@ -116,6 +118,7 @@ impl Context {
             answered: Answered::default(),
             awaited: Awaited::default(),
             status: ReplicaStatus::new(is_alone),
+            lagging_since: BlockingMutex::default(),
             reminding: SingleFlight::default(),
             learning: SingleFlight::default(),
             moving: watch::Sender::new(0),
@@ -242,7 +245,26 @@ impl Context {
 
     /// Notes that a copy of a database missed something: the copies are brought in sync soon, on all nodes.
     pub fn lagging(&self, database: &str) {
-        self.status.note_lagging(database, true);
+        self.note_lagging(database, true);
+    }
+
+    fn note_lagging(&self, database: &str, tell: bool) {
+        self.status.note_lagging(database, tell);
+        self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(self.env.now());
+    }
+
+    /// All databases of which a replica missed something were looked at, unless some came meanwhile.
+    pub fn caught_up(&self) {
+        let mut since = self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.status.counts(true).lagging == 0 {
+            *since = None;
+        }
+    }
+
+    /// For how long there have been databases that wait to be compared because a replica missed something.
+    pub fn convergence_lag(&self) -> Duration {
+        let since = *self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| self.env.now().since(since))
     }
 
     /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
@@ -255,7 +277,7 @@ impl Context {
 
     /// Notes that a copy here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
-        self.status.note_lagging(database, false);
+        self.note_lagging(database, false);
     }
 
     /// Notes that a node knows a later map of a database: it is learned soon.

@@ -23,6 +23,7 @@ use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
 use crate::coordinator::write::primary::{Decision, is_unable, resolve_in_doubt};
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardError};
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
@@ -241,6 +242,10 @@ impl Database {
             }
             count(&mut tallies, answer);
         }
+        let metrics = self.context.env.metrics();
+        let met = tallies.iter().filter(|tally| tally.is_met()).count() as u64;
+        metrics.add(Counter::WritesMet, met);
+        metrics.add(Counter::WritesAccepted, tallies.len() as u64 - met);
         let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
         (tallies.iter().map(written).collect(), marks)
     }

@@ -129,6 +129,8 @@ async fn levels(ctx: &Context) -> Levels {
         lost_parts: ctx.coordinator.damage().lost(),
         cluster: ctx.cluster.counters(),
         replicas: ctx.coordinator.replica_counts(),
+        compacting: ctx.coordinator.compacting() as u64,
+        lag: ctx.coordinator.convergence_lag(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }
 }

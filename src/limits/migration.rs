@@ -1,0 +1,39 @@
+//! Limits of `settee import` and `settee export`.
+
+use std::time::Duration;
+
+/// Longest silence of a server before a request counts as failed.
+pub const MIGRATION_SILENCE: Duration = Duration::from_secs(60);
+/// How often a request is repeated that failed for a reason that may pass: a server may be started anew meanwhile.
+pub const MIGRATION_RETRIES: u32 = 8;
+/// Rows of the changes feed in one batch.
+pub const MIGRATION_BATCH_ROWS: u64 = 500;
+/// How often a migration writes down how far it is: what is between is asked for again after a kill, not written again.
+pub const MIGRATION_CHECKPOINT: Duration = Duration::from_secs(2);
+/// How often a migration tells how far it is.
+pub const MIGRATION_PROGRESS: Duration = Duration::from_secs(1);
+/// Databases of which the source is asked at once (CouchDB's `max_db_number_for_dbs_info_req` is 100).
+pub const MIGRATION_INFOS: usize = 100;
+/// Databases that are carried over at once when the command does not say.
+pub const MIGRATION_PARALLEL: usize = 4;
+/// Databases that are carried over at once, at most.
+pub const MIGRATION_PARALLEL_MAX: usize = 64;
+/// How often a database is read anew of which the feed tells of revisions that it has not.
+pub const MIGRATION_ATTEMPTS: u32 = 3;
+/// Documents in one request beside the feed: design documents, and those of which the comparison asks again.
+pub const MIGRATION_DESIGNS: usize = 100;
+/// Local documents in one request.
+pub const MIGRATION_LOCALS: usize = 200;
+/// Rows of a feed in one request of the comparison; a row is about 100 bytes.
+pub const MIGRATION_FEED_ROWS: u64 = 10_000;
+/// Documents of which the comparison holds digests at once: 16 bytes each, 150 MB in all.
+pub const MIGRATION_COMPARED_DOCS: u64 = 4_000_000;
+/// Leaves that the comparison names, of all that are lacking or different.
+pub const MIGRATION_TOLD: usize = 20;
+
+/// Bytes of one line of a file of couchbackup, which holds up to 500 documents with their attachments.
+pub const COUCHBACKUP_LINE_BYTES: u64 = 1 << 30;
+/// Lines of a file of couchbackup that are written at once.
+pub const COUCHBACKUP_LINES: usize = 3;
+/// Bytes of documents of such a file in one request; a larger document goes alone.
+pub const COUCHBACKUP_BATCH_BYTES: usize = 4 << 20;
