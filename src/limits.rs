@@ -5,11 +5,10 @@
 use std::time::Duration;
 
 mod between_nodes;
-mod doctor;
+mod commands;
 mod feeds;
 mod guard;
 mod large_documents;
-mod migration;
 mod overload;
 mod page;
 pub mod scripts;
@@ -17,20 +16,14 @@ mod search;
 mod views;
 
 pub use between_nodes::*;
-pub use doctor::*;
+pub use commands::*;
 pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
-pub use migration::*;
 pub use overload::*;
 pub use page::*;
 pub use search::*;
 pub use views::*;
-
-// ---- configuration ----
-
-/// Bytes of one configuration file: it is held in memory whole. CouchDB's own are below 100 kB.
-pub const CONFIG_FILE_BYTES_MAX: u64 = 4 << 20;
 
 // ---- authentication ----
 

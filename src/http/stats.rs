@@ -132,7 +132,7 @@ impl Stats {
         }
         for (id, lag, _) in &jobs.behind {
             let about = "seconds since the target of a replication had everything";
-            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(levels.lag.as_secs()));
+            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(lag.as_secs()));
         }
         for (id, _, entries) in &jobs.behind {
             let about = "changes that a replication has still to read";

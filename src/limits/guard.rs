@@ -32,3 +32,5 @@ pub const DISK_RUN_BYTES: u64 = 64 << 20;
 pub const DISK_START_BYTES: u64 = 8 << 20;
 /// How often the free bytes are looked at where less than four times the reserve is free.
 pub const DISK_ROOM_PAUSE_NEAR: Duration = Duration::from_millis(100);
+/// Bytes of one configuration file: it is held in memory whole. CouchDB's own are below 100 kB.
+pub const CONFIG_FILE_BYTES_MAX: u64 = 4 << 20;
