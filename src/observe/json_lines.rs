@@ -91,7 +91,7 @@ fn line(event: &tracing::Event<'_>, wall: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use tracing_subscriber::layer::SubscriberExt;
 
