@@ -219,6 +219,18 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_each_command_is_what_the_snapshot_shows() {
+        let mut command = <Cli as clap::CommandFactory>::command();
+        command.build();
+        let mut text = command.render_long_help().to_string();
+        for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            let help = command.render_long_help();
+            text.push_str(&format!("\n==== {} ====\n{help}", command.get_name()));
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
     fn every_flag_has_its_default() {
         let flags = serve(&[]).unwrap();
         assert_eq!(flags.data, PathBuf::from("./data"));

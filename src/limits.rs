@@ -9,6 +9,7 @@ mod feeds;
 mod guard;
 mod large_documents;
 mod overload;
+mod page;
 pub mod scripts;
 mod search;
 mod views;
@@ -18,6 +19,7 @@ pub use feeds::*;
 pub use guard::*;
 pub use large_documents::*;
 pub use overload::*;
+pub use page::*;
 pub use search::*;
 pub use views::*;
 
@@ -372,7 +374,7 @@ pub const JOURNAL_FLUSHES: usize = 8;
 pub const NO_FILES_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes of a journal segment: the journal grows and goes in steps of it.
 pub const JOURNAL_SEGMENT_BYTES: u64 = 16 << 20;
-/// Segments at a start above which those are given up that nothing needs: a node that only starts and stops makes one
+/// Segments at a start above which unneeded ones are released: a node that only starts and stops makes one
 /// each time.
 pub const JOURNAL_SEGMENTS_AT_START: usize = 8;
 /// Journal files kept to be overwritten: syncing written blocks takes half the time of growing a file.
@@ -407,7 +409,7 @@ pub const SELECTOR_PATH_BYTES: usize = 16 << 20;
 pub const REGEX_PATTERN_BYTES: usize = 64 << 10;
 /// Bytes of a compiled regular expression, and of the states that searching adds.
 pub const REGEX_PROGRAM_BYTES: usize = 2 << 20;
-/// Searches given up within one document, after which its other patterns count as not found: bounds a document's time.
+/// Searches abandoned within one document, after which its other patterns count as not found: bounds a document's time.
 pub const SEARCHES_GIVEN_UP: usize = 2;
 /// Steps back that one search may take, some 10 ms; then the text does not match.
 pub const REGEX_STEPS: usize = 100_000;
@@ -456,7 +458,7 @@ pub const SCRIPT_JOBS_PER_CALL: usize = 2;
 /// Time that a process of functions may take to start (`[settee] script_isolation`): a busy machine takes seconds.
 pub const SCRIPT_HOST_START: Duration = Duration::from_secs(30);
 /// How much longer than its limit a function may take, for single operations that cannot be interrupted: then its
-/// process is killed, or its thread given up.
+/// process is killed, or its thread abandoned.
 pub const SCRIPT_GRACE: Duration = Duration::from_secs(1);
 /// Address space of such a process, in bytes: above what `SCRIPT_MEMORY_BYTES` and the allocator's reserve need.
 pub const SCRIPT_HOST_MEMORY_BYTES: u64 = 4 << 30;
@@ -480,7 +482,7 @@ pub const ENSURE_DATABASES_MAX: usize = 100;
 pub const INDEXES_REMEMBERED: usize = 10_000;
 /// Longest pause of a build that nobody waits for, between two batches; else it pauses as long as a batch takes.
 pub const INDEX_PAUSE_MAX: Duration = Duration::from_millis(200);
-/// Pause between an update of a database and the builds that follow it: a burst of writes is taken in together.
+/// Pause between an update of a database and the builds that follow it: a burst of writes is indexed together.
 pub const AUTOUPDATE_PAUSE: Duration = Duration::from_secs(5);
 /// Databases whose views are brought up to date at once, without anybody waiting for them.
 pub const AUTOUPDATE_AT_ONCE: usize = 4;
@@ -499,7 +501,7 @@ pub const SUM_STORED_BYTES: usize = 8 << 10;
 pub const SUMS_PER_COMMIT: usize = 512;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
-/// Purges that one step of a build takes in.
+/// Purges that one step of a build applies.
 pub const INDEX_PURGES_STEP: usize = 100;
 /// Rows that one call of a script's reduce function takes; more are reduced in turns.
 pub const REDUCE_ROWS_PER_CALL: usize = 1000;
@@ -521,7 +523,7 @@ pub const CLIENT_RETRY_MAX_MS: u64 = 10_000;
 pub const CLIENT_PIECE_BYTES: usize = 64 << 10;
 /// Redirects followed for one request, as common clients do.
 pub const CLIENT_REDIRECTS_MAX: usize = 10;
-/// Longest pause that another server may ask for (`Retry-After`), in milliseconds: below the patience of who waits.
+/// Longest pause that another server may ask for (`Retry-After`), in milliseconds: below the time that a client waits.
 pub const CLIENT_RETRY_AFTER_MAX_MS: u64 = 60_000;
 /// Connections of a client at work at once, and kept idle to one server.
 pub const CLIENT_CONNECTIONS: usize = 8;
@@ -616,7 +618,7 @@ pub const CLUSTER_PORT: u16 = 9100;
 /// Interval of signs of life between nodes in milliseconds (`[cluster] heartbeat_ms`): small beside the suspicion.
 pub const CLUSTER_HEARTBEAT_MS: u64 = 500;
 /// Silence after which a node counts as dead, in milliseconds (`[cluster] suspect_ms`): longer than any pause of a node
-/// that is well, short enough that nobody gives up waiting.
+/// that is well, short enough that no client stops waiting.
 pub const CLUSTER_SUSPECT_MS: u64 = 5_000;
 /// Longest such silence that a configuration may ask for: beyond, requests would hang.
 pub const CLUSTER_SUSPECT_MAX_MS: u64 = 60_000;
@@ -625,7 +627,7 @@ pub const CLUSTER_GREETING_BYTES: usize = 2048;
 /// Calls under way over one link; more wait.
 pub const CLUSTER_CALLS_PER_LINK: usize = 1024;
 /// Calls of one link whose handlers run or whose bodies are not whole; more are refused. Above the number of calls,
-/// since those that were given up still run.
+/// since abandoned ones still run.
 pub const CLUSTER_HANDLERS_PER_LINK: usize = 4096;
 /// Pieces of one class that wait to be written: bounds what a heartbeat or an urgent call waits behind.
 pub const CLUSTER_LANE_CHUNKS: usize = 16;
@@ -666,9 +668,9 @@ pub const CLUSTER_SETUP_ANSWER_BYTES: usize = 64 << 10;
 
 // ---- copies of ranges on several nodes ----
 
-/// Time that a call of a copy on another node may take; one that hangs is given up by its suspicion before.
+/// Time that a call of a copy on another node may take; one that hangs ends earlier, when its node is suspected.
 pub const COPY_CALL: Duration = Duration::from_secs(60);
-/// Time beyond that after which the caller gives up by itself.
+/// Time beyond that after which the caller ends the call by itself.
 pub const COPY_CALL_GRACE: Duration = Duration::from_secs(5);
 /// Time that a call about a view may take: it may have to be built first.
 pub const VIEW_CALL: Duration = Duration::from_secs(3600);
@@ -719,7 +721,7 @@ pub const ANSWERS_KEPT: usize = 1024;
 pub const REASK_WAIT: Duration = Duration::from_millis(500);
 /// Uploads of other nodes to copies here at one time: each holds a write step of memory.
 pub const REMOTE_UPLOADS: usize = 1024;
-/// Time after which an upload of another node that does not go on is given up.
+/// Time after which an upload of another node that does not go on is dropped.
 pub const UPLOAD_IDLE: Duration = Duration::from_secs(120);
 
 // ---- splitting ranges and moving copies ----
@@ -760,7 +762,7 @@ pub const FORGET_STEP: usize = 200;
 pub const FORGET_DATABASES: usize = 4096;
 /// An age below it counts as this.
 pub const FORGET_AGE_MIN: Duration = Duration::from_secs(1);
-/// Ranges of bodies that a copy remembers as taken in before it had met all others.
+/// Ranges of bodies that a replica remembers as applied before it had met all others.
 pub const TAKEN_IN_RANGES: usize = 500;
 /// Ranges at a time in which a node looks for what to forget.
 pub const FORGET_AT_ONCE: usize = 16;
@@ -770,9 +772,9 @@ pub const FORGET_ROUNDS: usize = 8;
 pub const SALVAGE_TOLD: usize = 1000;
 /// Pause before a map is proposed again after a node did not vote because it counts other members.
 pub const MEMBERS_PAUSE: Duration = Duration::from_millis(250);
-/// Pause before those who vote are looked at anew after members or connections changed: several changes are one step.
+/// Pause before the voters are checked again after members or connections changed: several changes are one step.
 pub const VOTERS_LOOK: Duration = Duration::from_millis(200);
-/// Pause before a change of those who vote is tried again.
+/// Pause before a change of voters is tried again.
 pub const VOTERS_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before a map is proposed again after another proposer was first, in milliseconds.
 pub const BALLOT_PAUSE_MS: u64 = 100;

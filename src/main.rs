@@ -181,7 +181,7 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     let mut signals = Signals::new()?;
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
-    let log = observe::start_log(&config, env.metrics());
+    let log = observe::start_log(&log_level(&config), env);
     config.check().map_err(failure)?;
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;
@@ -263,12 +263,17 @@ async fn settle_admins(env: &Env, config: &Config, flags: &Serve) -> Result<(), 
     )))
 }
 
+/// The name of the log level that is configured now.
+fn log_level(config: &Config) -> String {
+    config.text("log", "level", "info")
+}
+
 /// Follows `log/level` for as long as the node runs.
 fn follow_log_level(env: &Env, config: &Config, log: observe::LogLevel) {
     let (config, mut changes) = (config.clone(), config.watch());
     env.spawn(async move {
         while changes.changed().await.is_ok() {
-            log.follow(&config);
+            log.follow(&log_level(&config));
         }
     });
 }

@@ -14,10 +14,12 @@ use crate::coordinator::topology::peers::{ClusterPeers, Peers};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
 use crate::document::security::ADMINS_ONLY;
+use crate::http::assets::Forms;
 use crate::http::forward::Forwarded;
-use crate::http::handle::cluster_setup;
+use crate::http::handle::cluster::setup as cluster_setup;
 use crate::http::secure;
 use crate::http::server::Server;
+use crate::http::slow::SlowRequests;
 use crate::http::stats::Stats;
 use crate::http::uuid::Uuids;
 use crate::http::{self, Context, Problem};
@@ -134,6 +136,8 @@ impl Node {
             bodies: crate::http::bodies::Bodies::new(),
             answers: Arc::default(),
             stats: Stats::new(env),
+            slow: SlowRequests::default(),
+            assets: Forms::default(),
             restart: tokio::sync::Notify::new(),
             stopping: tokio::sync::watch::Sender::new(false),
             node_name: name(config),

@@ -1,6 +1,7 @@
-//! What a node tells of itself: the log, on standard error, with its level from `log/level`.
+//! Observability of a node: the log, on standard error, with the level of `log/level`; its last lines are kept in
+//! memory (`tail`).
 //!
-//! Code anywhere logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
+//! All code logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-use crate::config::Config;
+use crate::world::Env;
 
 pub mod metrics;
 pub mod panics;
+pub mod tail;
+pub mod workers;
 
 use metrics::{Counter, Metrics};
 
@@ -21,14 +24,15 @@ use metrics::{Counter, Metrics};
 #[derive(Debug)]
 pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
 
-/// Sends log lines of the configured level to standard error. A second call in one process changes nothing.
-/// Lines are counted by level in `metrics`.
-pub fn start_log(config: &Config, metrics: &Arc<Metrics>) -> LogLevel {
-    let (filter, handle) = reload::Layer::new(configured(config));
+/// Sends log lines of the level with this name (the configuration's `log/level`) to standard error. A second call in
+/// one process changes nothing. Lines are counted by level in the node's metrics, and the last ones kept.
+pub fn start_log(level_name: &str, env: &Env) -> LogLevel {
+    let (filter, handle) = reload::Layer::new(level(level_name));
     let colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
     // Fails only where a log is running already, and then that one stays.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).with(Counting(Arc::clone(metrics))).try_init();
+    let (counting, keeping) = (Counting(Arc::clone(env.metrics())), tail::Keeping(env.clone()));
+    let _ = tracing_subscriber::registry().with(filter).with(lines).with(counting).with(keeping).try_init();
     LogLevel(handle)
 }
 
@@ -47,15 +51,11 @@ impl<S: tracing::Subscriber> Layer<S> for Counting {
 }
 
 impl LogLevel {
-    /// Takes the level that is configured now.
-    pub fn follow(&self, config: &Config) {
+    /// Takes the level of this name.
+    pub fn follow(&self, level_name: &str) {
         // Fails only when the log is gone, at the end of the process.
-        let _ = self.0.reload(configured(config));
+        let _ = self.0.reload(level(level_name));
     }
-}
-
-fn configured(config: &Config) -> LevelFilter {
-    level(&config.text("log", "level", "info"))
 }
 
 /// CouchDB's level names; an unknown one counts as `info`.

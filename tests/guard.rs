@@ -14,6 +14,8 @@ mod memory;
 mod metrics;
 #[path = "guard/node.rs"]
 mod node;
+#[path = "guard/page.rs"]
+mod page;
 #[path = "guard/peruser.rs"]
 mod peruser;
 #[path = "guard/secrets.rs"]

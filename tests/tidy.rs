@@ -412,6 +412,8 @@ const RETIRED: &[&str] = &[
     "put_back",
     "stands aside",
     "whoever",
+    "regardless of who",
+    "those who vote",
 ];
 
 /// The words of a line as identifiers and prose have them: `judge_own` has the word `judge`.

@@ -23,20 +23,25 @@ FIRST = ["settee", "seeds", "clients", "replication", "scripts", "cluster"]
 
 
 def programs(arguments):
-    """Builds; the test programs as (name, path, folder of the package), with the longest first."""
-    command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+    """Builds, without a warning; the test programs as (name, path, folder of the package), with the longest first."""
+    command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-diagnostic-rendered-ansi"]
     if "-p" not in arguments:
         command.append("--workspace")
     build = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
-    found = []
+    found, warnings = [], 0
     for line in build.stdout:
         message = json.loads(line) if line.startswith("{") else {}
+        if message.get("reason") == "compiler-message":
+            print(message["message"]["rendered"], file=sys.stderr)
+            warnings += message["message"]["level"] == "warning"
         if message.get("reason") == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
             target, folder = message["target"], os.path.dirname(message["manifest_path"])
             name = target["name"] if target["kind"] != ["bin"] else target["name"] + " (program)"
             found.append((name, message["executable"], folder))
     if build.wait():
         sys.exit(build.returncode)
+    if warnings:
+        sys.exit(f"{warnings} warnings of the compiler")
     return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
 
 

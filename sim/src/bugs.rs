@@ -193,7 +193,7 @@ pub const BOARD: &[Entry] = &[
     scene(
         Scene::Members,
         Mutation::SeatByMinority,
-        "a node names those who vote next without a majority of those who vote",
+        "a node names the next voters without a majority of the present voters",
         &["I25"],
     ),
     scene(
@@ -229,6 +229,18 @@ pub const BOARD: &[Entry] = &[
         &["I21", "I22"],
     ),
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
+    scene(
+        Scene::Purges,
+        Mutation::LateEditStored,
+        "an edit is stored behind the purge of its revision, though its caller has given it up",
+        &["I7"],
+    ),
+    scene(
+        Scene::Purges,
+        Mutation::PurgedParentStays,
+        "a replica that has only the ancestor of a purged leaf keeps it",
+        &["I7"],
+    ),
     node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
     scene(
         Scene::Disks,

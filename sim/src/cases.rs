@@ -197,6 +197,7 @@ fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
         outcast: None,
         message_bytes: 0,
         step_rows: 0,
+        tls: false,
         ..world
     }
 }
@@ -297,7 +298,7 @@ fn take_away(dice: &mut Dice, keepers: &[Keeper]) -> Vec<u32> {
 
 /// Lets something happen between two cases: nodes die, or a disk limps through the next one.
 fn disturb(dice: &mut Dice, plan: &Plan, keepers: &[Keeper]) {
-    let mut faults = crate::faults::usual_disk(&plan.world);
+    let mut faults = crate::keeper::usual_disk(&plan.world);
     keepers.iter().for_each(|keeper| keeper.node.disk().set_faults(faults.clone()));
     let keeper = &keepers[dice.below(keepers.len() as u64) as usize];
     let disk = keeper.node.disk();

@@ -12,7 +12,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use settee::wire::tls::{Connector, Trust};
 use settee::world::{Abort, Env};
+
+use crate::place::TLS_PORT;
+use crate::world::AUTHORITY;
 
 /// How long a client waits for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -109,6 +113,8 @@ pub struct Client {
     env: Env,
     to: SocketAddr,
     credentials: String,
+    /// What it speaks TLS with, if it does.
+    secure: Option<Connector>,
     connection: Option<Connection>,
 }
 
@@ -116,7 +122,10 @@ impl Client {
     /// A client on `env` that talks to the node at `to` as `user`.
     pub fn new(env: Env, to: SocketAddr, user: &str, password: &str) -> Client {
         let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-        Client { env, to, credentials: format!("Basic {pair}"), connection: None }
+        // Outside of the simulated world any port may be that of a proxy.
+        let is_secure = to.port() == TLS_PORT && env.host().is_seeded();
+        let secure = is_secure.then(|| Connector::new(&env, Trust::File(AUTHORITY.into()), None));
+        Client { env, to, credentials: format!("Basic {pair}"), secure, connection: None }
     }
 
     /// Sends a request with a JSON body (null: none) and waits for the whole answer.
@@ -141,7 +150,8 @@ impl Client {
 
     /// Another connection from the same machine to the same node.
     pub fn another(&self) -> Client {
-        Client { env: self.env.clone(), to: self.to, credentials: self.credentials.clone(), connection: None }
+        let (env, credentials, secure) = (self.env.clone(), self.credentials.clone(), self.secure.clone());
+        Client { env, to: self.to, credentials, secure, connection: None }
     }
 
     /// Sends a request and waits for the whole answer; the connection is given up after a failure.
@@ -172,6 +182,10 @@ impl Client {
         if self.connection.as_ref().is_none_or(|(sender, _)| sender.is_closed()) {
             self.hang_up();
             let stream = self.env.host().connect(self.to).await.ok()?;
+            let stream = match &self.secure {
+                Some(connector) => connector.connect(&self.to.ip().to_string(), stream).await.ok()?,
+                None => stream,
+            };
             let (sender, connection) = handshake(TokioIo::new(stream)).await.ok()?;
             let task = self.env.spawn(async move {
                 let _ = connection.await;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::history::Event;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, usual_disk};
 use crate::place::{PASSWORD, PROXY, USER, address_of, far_link, node_ip};
 use crate::plan::{Aim, Fault, LIMPING, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
@@ -39,11 +39,6 @@ const LOOKS: Duration = Duration::from_millis(100);
 const SLOW: [&str; 3] = ["F14 slow disk", LIMPING, "F17 pause"];
 /// How slow a disk stands still.
 const STANDSTILL: u32 = 20_000;
-
-/// The disk of a plan without its faults.
-pub(crate) fn usual_disk(world: &WorldPlan) -> DiskFaults {
-    DiskFaults { slow: world.disk_slow, ..DiskFaults::default() }
-}
 
 impl Scene {
     /// Carries all faults out that have a time; returns at that of the last one.

@@ -12,11 +12,10 @@ use settee::storage::planted::Planted;
 use settee::world::{Env, buggify};
 use tokio::sync::{Notify, watch};
 
-use crate::faults::usual_disk;
 use crate::history::Event;
 use crate::model::Violation;
 use crate::place::{member_name, node_ip, settings_of};
-use crate::plan::Plan;
+use crate::plan::{Plan, WorldPlan};
 use crate::workload::{SharedHandle, lock};
 use crate::world::{DiskFaults, SimNode, SimWorld};
 
@@ -47,6 +46,11 @@ pub(crate) struct Keeper {
     /// Whether the plan damages what is stored: not to start is an answer then.
     damaged: bool,
     shared: SharedHandle,
+}
+
+/// The disk of a plan without its faults.
+pub(crate) fn usual_disk(world: &WorldPlan) -> DiskFaults {
+    DiskFaults { slow: world.disk_slow, ..DiskFaults::default() }
 }
 
 impl Keeper {

@@ -47,6 +47,7 @@ fn plan(nodes: u32) -> Plan {
     let world = WorldPlan {
         message_bytes: 0,
         step_rows: 0,
+        tls: false,
         q: 2,
         documents: DOCUMENTS,
         latency_us: 500,

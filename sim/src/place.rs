@@ -1,18 +1,29 @@
 //! Where the machines of a run are, and how its nodes are configured.
 
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::plan::{Far, Plan, WorldPlan};
-use crate::tokens;
-use crate::workload::TOKEN_KEY;
-use crate::world::Link;
+use crate::tokens::{self, TOKEN_KEY};
+use crate::world::{AUTHORITY, CERTIFICATE, KEY, Link};
 
 pub(crate) const PORT: u16 = 5984;
+/// Where nodes listen for TLS.
+pub(crate) const TLS_PORT: u16 = 6984;
+
+thread_local! {
+    /// Whether clients of this thread's run speak TLS.
+    static SECURE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on clients of this thread's run speak TLS, or do not.
+pub(crate) fn speak_tls(secure: bool) {
+    SECURE.set(secure);
+}
+
 /// A salted SHA-1 of `pass`: cheap to check, as a run has no time for 600,000 rounds.
 const ADMIN: &str = "admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00";
-/// The salt of that.
-pub(crate) const SALT: &str = "00";
 /// Tokens, cookies, a proxy that is believed, and passwords.
 const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, jwt_authentication_handler}, \
                         {chttpd_auth, cookie_authentication_handler}, {chttpd_auth, proxy_authentication_handler}, \
@@ -38,8 +49,13 @@ pub(crate) fn far_link(world: &WorldPlan) -> Option<Link> {
     Some(link(&WorldPlan { latency_us, loss_per_10k, ..world.clone() }))
 }
 
-/// The address of a node.
+/// The address of a node for its clients.
 pub(crate) fn address_of(node: u32) -> SocketAddr {
+    SocketAddr::new(node_ip(node), if SECURE.get() { TLS_PORT } else { PORT })
+}
+
+/// The address of a node for who speaks no TLS: the proxy, which reads what passes.
+pub(crate) fn plain_address_of(node: u32) -> SocketAddr {
     SocketAddr::new(node_ip(node), PORT)
 }
 
@@ -59,7 +75,8 @@ pub(crate) fn source_url_of(node: u32) -> String {
 }
 
 fn url_at(address: SocketAddr) -> String {
-    format!("http://{USER}:{PASSWORD}@{address}")
+    let scheme = if address.port() == TLS_PORT { "https" } else { "http" };
+    format!("{scheme}://{USER}:{PASSWORD}@{address}")
 }
 
 pub(crate) fn node_ip(node: u32) -> IpAddr {
@@ -117,6 +134,20 @@ pub(crate) fn settings_of(plan: &Plan, number: u32) -> Vec<String> {
             format!("couchdb/max_document_size={document}"),
             format!("couchdb/max_attachment_size={attachment}"),
             format!("chttpd/max_http_request_size={request}"),
+        ]);
+    }
+    if world.tls {
+        out.extend([
+            "ssl/enable=true".to_owned(),
+            format!("ssl/port={TLS_PORT}"),
+            format!("ssl/cert_file={CERTIFICATE}"),
+            format!("ssl/key_file={KEY}"),
+            "replicator/verify_ssl_certificates=true".to_owned(),
+            format!("replicator/ssl_trusted_certificates_file={AUTHORITY}"),
+            "cluster/tls=true".to_owned(),
+            format!("cluster/tls_cert_file={CERTIFICATE}"),
+            format!("cluster/tls_key_file={KEY}"),
+            format!("cluster/tls_ca_file={AUTHORITY}"),
         ]);
     }
     if world.tombstone_ms > 0 {

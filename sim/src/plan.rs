@@ -17,16 +17,18 @@ mod forgotten;
 mod governed;
 mod meet;
 mod op;
+mod purges;
 mod rest;
 mod scene;
 mod snapshots;
+mod stage;
 mod strike;
 mod two_clusters;
 mod unseen;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FILTERS, FeedFilter, FeedMode, Filter, OPS, Op, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedFilter, FeedMode, Filter, HOSTILE_WAYS, OPS, Op, TimedOp, WAYS, Way};
 pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 
@@ -125,6 +127,9 @@ pub struct WorldPlan {
     /// Rows that a reduction reads in a step; 0: as many as usual.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub step_rows: u32,
+    /// Whether nodes speak TLS with each other and with their clients.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls: bool,
 }
 
 /// A second cluster, and the way to it until the faults end.
@@ -208,6 +213,10 @@ fn one() -> u32 {
     1
 }
 
+fn is_false(switch: &bool) -> bool {
+    !switch
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -234,23 +243,6 @@ impl Plan {
                 Op::Bulk { edits } => edits.iter_mut().for_each(|(doc, _)| *doc %= documents),
                 _ => {}
             }
-        }
-    }
-
-    /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
-    pub fn name(&self) -> String {
-        let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
-        Scene::name_of(self).unwrap_or_else(drawn)
-    }
-
-    /// The plan of a seed's name.
-    pub fn named(name: &str) -> Option<Plan> {
-        if let Some(plan) = Scene::plan_named(name) {
-            return Some(plan);
-        }
-        match name.strip_prefix('c') {
-            Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
-            None => name.parse().ok().map(Plan::from_seed),
         }
     }
 
@@ -297,11 +289,6 @@ impl Plan {
     /// Whether nothing goes wrong, and all nodes agree on who works.
     pub fn is_in_peace(&self) -> bool {
         self.faults.is_empty() && !self.has_maintenance()
-    }
-
-    /// Whether lists are held against what was written while their node was in maintenance.
-    pub fn checks_maintenance(&self) -> bool {
-        Scene::of(self) == Some("maintenance")
     }
 
     /// Whether in the end each node is cut off and read alone: each has a copy of everything.

@@ -25,7 +25,7 @@ use crate::keeper::Keeper;
 use crate::liveness::check_core;
 use crate::model::{Violation, Written};
 use crate::peace::{check_final_state, client, set_up};
-use crate::place::{PORT, PROXY, address_of, client_ip, link, settings_outside};
+use crate::place::{PORT, PROXY, client_ip, link, plain_address_of, settings_outside, speak_tls};
 use crate::plan::{Plan, Reseed, TimedOp};
 use crate::proxy::Proxy;
 use crate::sights::{BeforeAndAfter, Told};
@@ -160,6 +160,7 @@ async fn scenario(
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
     set_caps(&plan);
+    speak_tls(plan.world.tls);
     begin(&shared, &world, &plan);
     let common = settings_outside();
     let keeper = |number| Keeper::new(&world, &plan, number, (planted, &common), &shared);
@@ -178,7 +179,8 @@ async fn scenario(
     let oracle = world.node("oracle", client_ip(0));
     let machine = world.node("peer", PROXY);
     // Invariant: nobody else listens there.
-    let proxy = Proxy::start(&machine.env(), SocketAddr::new(PROXY, PORT), address_of(0)).await.expect("an address");
+    let proxy =
+        Proxy::start(&machine.env(), SocketAddr::new(PROXY, PORT), plain_address_of(0)).await.expect("an address");
     let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).chain([PROXY]).collect();
     let restarts_until_ms = AtomicU64::new(0);
     let scene = Scene { world, keepers, clients, oracle, proxy, shared, restarts_until_ms };

@@ -8,10 +8,12 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::place::SALT;
-
 /// How long a session lives without a request, in seconds (`chttpd_auth/timeout`): so short that some end in a run.
 pub const SESSION_S: i64 = 5;
+/// The key of tokens that the nodes trust.
+pub(crate) const TOKEN_KEY: &str = "open sesame";
+/// The salt of the administrator's password (`place`).
+const SALT: &str = "00";
 /// The bytes that SHA-256 works on at a time.
 const BLOCK: usize = 64;
 

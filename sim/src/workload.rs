@@ -52,7 +52,6 @@ pub(crate) use between::check_between;
 pub(crate) use counted::set_up as set_up_counted;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use filtered::set_up as set_up_filters;
-pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub(crate) use maintained::SETTING as MAINTENANCE;
 pub(crate) use members::{check_members, look_at_connections, look_at_members};
 pub(crate) use own::carry_out;
@@ -61,11 +60,12 @@ pub(crate) use pair::order;
 pub(crate) use promise::Asked;
 pub(crate) use secrets::give_first as give_first_secret;
 pub(crate) use seen::DESIGNS;
-pub(crate) use session::TOKEN_KEY;
 pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
+/// The database of documents that are purged later.
+const PASSING: &str = "passing";
 
 /// What clients share: the model, the first broken promise, the counters.
 #[derive(Default)]
@@ -309,7 +309,7 @@ impl Worker {
         answer
     }
 
-    /// A request is about to be sent: the operation is under way, regardless of who waits for it is told.
+    /// A request is about to be sent: the operation is under way, and tasks that wait for it are told.
     fn sends(&mut self) {
         if let Some(name) = self.unsent.take() {
             self.locked(|s| s.begun.send_modify(|begun| *begun.entry(name).or_default() += 1));
@@ -406,6 +406,7 @@ impl Worker {
             Op::TwinWrite { v, brief } => self.twin_write(*v, *brief).await,
             Op::TwinDelete => self.twin_delete().await,
             Op::Pass { v } => self.pass(*v).await,
+            Op::PassOn => self.pass_on().await,
             Op::PassAway => self.pass_away().await,
             Op::Lay { v } => self.lay(*v).await,
             Op::Bury { v } => self.bury(*v).await,

@@ -19,7 +19,7 @@ pub enum Class {
     Member,
     /// Writes of design documents, `_security` and `_revs_limit`: database administrators, after the test for members.
     DatabaseAdmin,
-    /// `_compact`, `_view_cleanup`: database administrators, refused with 401 regardless of who asks.
+    /// `_compact`, `_view_cleanup`: database administrators; every other caller is refused with 401.
     Maintenance,
 }
 

@@ -1,7 +1,7 @@
-//! Who may log in: server administrators from the configuration, users from the users database.
+//! Accounts: server administrators from the configuration, users from the users database.
 //!
 //! Records of users are cached. A cached record counts only while nothing was written to its range of the database
-//! since it was read, so the cache cannot be behind: no edit is missed, be it by a request or replicated.
+//! since it was read, so the cache cannot be behind: no edit is missed, by a request or by replication.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

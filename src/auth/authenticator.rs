@@ -1,4 +1,4 @@
-//! From the headers of a request, or from a name and a password, to a caller.
+//! [`Authenticator`]: from the headers of a request, or from a name and a password, to a caller.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -214,7 +214,7 @@ impl Authenticator {
         accounts.upgrade(name, account, &hash).await.then(|| hash.salt().to_owned())
     }
 
-    /// Opens a session: the value of its cookie. `token` is the code of the second factor, for those who have one.
+    /// Opens a session: the value of its cookie. `token` is the code of the second factor, for users who have one.
     ///
     /// # Errors
     /// [`AuthError::WrongCredentials`] for a wrong code; [`AuthError::Unavailable`] when there is no secret and none

@@ -1,4 +1,4 @@
-//! `Authorization: Basic`: what the header says. Pure.
+//! `Authorization: Basic`: parsing of the header. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

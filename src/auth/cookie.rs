@@ -1,6 +1,6 @@
-//! The session cookie: what it says, whether it holds, how it is sent. Pure.
+//! The session cookie: its content, its validation, its header. Pure.
 //!
-//! Its value is that of CouchDB, so that nodes of both kinds that share a secret take each other's cookies: base64url
+//! Its value is that of CouchDB, so that nodes of both kinds that share a secret accept each other's cookies: base64url
 //! of `name:time:mac`, the time in seconds as upper-case hex, the mac over `name:time` with a key made of the secret
 //! and the user's salt. So a new password, which has a new salt, ends all sessions.
 

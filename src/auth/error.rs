@@ -1,4 +1,4 @@
-//! Why credentials were refused.
+//! Reasons for which credentials are refused.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Failed logins in the log: who tried from where, at a bounded rate.
+//! Log of failed logins: name and address, at a bounded rate.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};

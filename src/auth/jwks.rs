@@ -1,8 +1,8 @@
-//! Keys of tokens that an identity provider publishes at a URL: `jwt_auth/jwks_url` (an extension).
+//! JWKS: keys of tokens that an identity provider publishes at a URL, `jwt_auth/jwks_url` (an extension).
 //!
-//! A set is fetched when a token names a key that is not known, and when the one in memory is older than
-//! `jwks_max_age`. However many tokens name keys that nobody has, the provider is asked at most once in
-//! `limits::JWKS_PAUSE`. A provider that cannot be reached takes nothing away for `limits::JWKS_STALE`.
+//! A set is fetched when a token names an unknown key, and when the set in memory is older than `jwks_max_age`. However
+//! many tokens name unknown keys, the provider is asked at most once in `limits::JWKS_PAUSE`. While the provider cannot
+//! be reached, the set in memory stays valid for `limits::JWKS_STALE`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
-//! JSON Web Tokens: `Authorization: Bearer` (CouchDB documentation, 'JWT authentication'). Pure but for a memory of
-//! good signatures.
+//! JSON Web Tokens: `Authorization: Bearer` (CouchDB documentation, 'JWT authentication'). Pure but for a cache of
+//! verified signatures.
 //!
-//! `[jwt_keys]` holds the trusted keys, `family:kid`; `[jwt_auth]` says which claims are asked for and where the roles
-//! are. Which claims are checked is `required_claims` and nothing else: without `exp` in it an expired token is taken,
-//! as CouchDB 3.5 was measured. A signature is verified once and remembered, for claims are cheap to look at.
+//! `[jwt_keys]` holds the trusted keys, `family:kid`; `[jwt_auth]` names the required claims and the place of the
+//! roles. Only the claims of `required_claims` are checked: without `exp` in it an expired token is accepted, as
+//! CouchDB 3.5 was measured. A signature is verified once and its digest is cached, because the check of claims is
+//! cheap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +16,7 @@ use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 
 use super::jwks::Jwks;
-use super::signature::{Algorithm, Family};
+use super::token_key::{Algorithm, Family};
 use super::{AuthError, UserCtx};
 use crate::config::Config;
 use crate::document::json::{self, Object, Value};
@@ -44,7 +45,8 @@ struct Token<'a> {
     signed: &'a [u8],
     header: Object,
     claims: Object,
-    signature: Vec<u8>,
+    /// In base64url.
+    signature: &'a str,
 }
 
 fn bad(reason: impl Into<std::borrow::Cow<'static, str>>) -> AuthError {
@@ -98,7 +100,7 @@ impl Tokens {
         if self.known().digests.contains(&digest) {
             return Ok(());
         }
-        match algorithm.verify(&key, parsed.signed, &parsed.signature) {
+        match algorithm.verify(&key, parsed.signed, parsed.signature) {
             None => Err(bad("Not a valid key")),
             Some(false) if algorithm.family() == Family::Hmac => Err(bad("Bad HMAC")),
             Some(false) => Err(bad("Bad signature")),
@@ -148,7 +150,10 @@ fn parse(token: &[u8]) -> Result<Token<'_>, AuthError> {
     };
     let header = object(&token[..*first])?;
     let claims = object(&token[first + 1..*second])?;
-    Ok(Token { signed: &token[..*second], header, claims, signature: decode(&token[second + 1..])? })
+    let signature = &token[second + 1..];
+    decode(signature)?;
+    let signature = std::str::from_utf8(signature).map_err(|_| malformed())?;
+    Ok(Token { signed: &token[..*second], header, claims, signature })
 }
 
 /// The name of a claim with the value that it must have, if one is asked for.

@@ -1,4 +1,4 @@
-//! Who is asking, and may they.
+//! Authentication and authorization.
 //!
 //! [`Authenticator`] turns the headers of a request into a [`UserCtx`] by asking its handlers in order: the first that
 //! finds credentials of its kind decides; none means anonymous. [`access`] says what a caller may do, in one table.
@@ -27,9 +27,9 @@ pub mod password_rules;
 pub mod peruser;
 mod proxy;
 pub mod security;
-mod signature;
 #[cfg(test)]
 mod tests;
+mod token_key;
 mod totp;
 pub mod users;
 pub mod users_design;

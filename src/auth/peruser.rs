@@ -1,10 +1,10 @@
-//! A database of their own for users: the section `[couch_peruser]`, as in CouchDB.
+//! Per-user databases: the section `[couch_peruser]`, as in CouchDB.
 //!
 //! While `enable` is `true` a task follows the users database from its beginning: each user gets a database named
 //! `database_prefix` and the hexadecimal name, whose security object names the user on both sides. When the user is
-//! deleted the database goes too with `delete_dbs`, else the user is taken out of its security object. In a cluster the
-//! first of the members that are up does it. Every step may be repeated, so that a restart, a failure or a second node
-//! at work only costs a look.
+//! deleted the database is deleted too with `delete_dbs`, else the user is removed from its security object. In a
+//! cluster the first of the members that are up does it. Every step is idempotent, so that a restart, a failure or a
+//! second node at work only costs a look.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ fn failed(error: &dyn std::fmt::Debug) -> String {
 pub fn start(env: &Env, config: &Config, cluster: &Cluster, coordinator: &Arc<Coordinator>) -> Box<dyn Abort> {
     let coordinator = Arc::downgrade(coordinator);
     let task = Task { env: env.clone(), config: config.clone(), cluster: cluster.clone(), coordinator };
-    env.spawn(async move { task.run().await })
+    env.spawn_worker("peruser_databases", "a change of the users database", |_| async move { task.run().await })
 }
 
 struct Task {

@@ -160,8 +160,8 @@ fn validate_password_fields(new: &Object) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Who brings a finished hash chooses what a login costs this node: those who are no administrators at most as much as
-/// it is configured to. What a document had before stays.
+/// A client that sends a finished hash chooses what a login costs this node. Only an administrator may exceed the
+/// configured cost. What a document had before stays.
 ///
 /// # Errors
 /// [`UserError::Forbidden`]
@@ -179,7 +179,7 @@ pub fn check_rounds(new: &Object, old: Option<&Object>, caller: Caller<'_>, most
     forbidden(format!("iterations must not be more than {most}."))
 }
 
-/// What holds for those who are no administrators: only the own document, and no change of roles.
+/// Rules for users who are no administrators: only the own document, and no change of roles.
 fn validate_own(name: &str, roles: &[&str], old: Option<&Object>, caller: Caller<'_>) -> Result<(), UserError> {
     let Some(old) = old else {
         return if roles.is_empty() { Ok(()) } else { forbidden("Only _admin may set roles") };

@@ -1,5 +1,5 @@
-//! `_design/_auth` of the users database: the rules of user documents as a validation function, for those who read or
-//! replicate it. The node itself holds to `users`, which says the same without a script.
+//! `_design/_auth` of the users database: the rules of user documents as a validation function, for clients that read
+//! or replicate it. The node itself applies `users`, which says the same without a script.
 
 use std::sync::Arc;
 

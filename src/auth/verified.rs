@@ -1,8 +1,8 @@
-//! Password checks that are slow once and fast afterwards.
+//! Cache of verified passwords: a password check is slow once and fast afterwards.
 //!
 //! A correct pair of name and password is remembered under an HMAC of both with a key of this start, together with the
-//! stored hash that it was checked against: once that changes, the memory is worth nothing. Requests that bring the
-//! same new pair at the same time share one computation. Wrong pairs are not remembered.
+//! stored hash that it was checked against: if that hash changes, the entry is void. Requests that bring the same new
+//! pair at the same time share one computation. Wrong pairs are not remembered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What users of the cluster's links name: nodes, services, classes, handlers, errors.
+//! Types that users of the cluster's links name: nodes, services, classes of urgency, handlers, errors.
 
 use std::fmt;
 use std::sync::Arc;

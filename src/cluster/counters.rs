@@ -1,4 +1,4 @@
-//! What happened on the links since the node started, and log lines about it that are limited in rate.
+//! Counters of events on the links since the node started, and log lines about those events, limited in rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! How members spread: two nodes that are connected tell each other all they know, whenever one of them has news.
+//! Spread of the members' records: two connected nodes send each other all records whenever one of them has news.
 
 use std::sync::Arc;
 use std::time::Duration;

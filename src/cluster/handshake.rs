@@ -1,4 +1,4 @@
-//! How two nodes get to know each other: a mutual challenge over a shared secret.
+//! Handshake of two nodes: a mutual challenge over a shared secret.
 //!
 //! ```text
 //!   initiator                                     responder
@@ -8,9 +8,10 @@
 //!                                              <-  proof: HMAC(secret, "responder", both)
 //! ```
 //!
-//! The proofs are over all bytes of both greetings: nonces, names and roles. So nothing can be replayed, reflected or
-//! changed, the secret never travels, and a stranger gets no proof to work on. Frames after it are sealed with keys
-//! made of the secret and the greetings. What travels is not encrypted.
+//! Each proof covers all bytes of both greetings: nonces, names and roles. So no greeting can be replayed, reflected or
+//! changed, the secret is never sent, and a node without the secret receives no proof that it could attack offline.
+//! Frames after the handshake are sealed with keys that are derived from the secret and the greetings. Their content is
+//! not encrypted.
 
 use bytes::{Bytes, BytesMut};
 use hmac::{Hmac, KeyInit, Mac};

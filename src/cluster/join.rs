@@ -1,8 +1,9 @@
-//! Joining by a token: a new node shows a token at the cluster port of a member and is given all that it needs.
+//! Joining a cluster by a token: a new node shows a token at the cluster port of a member and receives its
+//! configuration.
 //!
-//! A token is made of the cluster's secret, the name of the member that made it and a time: nothing is stored until it
-//! is used. It is good for one node, at that member, within an hour. The new node and the member prove to each other
-//! that they know it, as in every handshake; what is handed over is hidden from those who listen.
+//! A token is derived from the cluster's secret, the name of the member that issued it and a time, so that nothing is
+//! stored until it is used. It is valid for one node, at that member, for one hour. The new node and the member prove
+//! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

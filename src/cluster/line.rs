@@ -1,8 +1,8 @@
-//! One connection after its handshake: a writer, a reader, and a watch over signs of life.
+//! One connection after its handshake: a writer, a reader, and a watch for signs of life.
 //!
-//! Both ends of a link run the same line; what packets mean is decided by a [`Side`]: the caller's (`link.rs`) or the
-//! one that answers (`serving.rs`). Promises: the line ends when the other side was silent for `suspect`, sends what no
-//! honest node sends, or closes; every stream of it is told why.
+//! Both ends of a link run this code. A [`Side`] decides what packets mean: the calling side (`link.rs`) or the
+//! answering side (`serving.rs`). Promises: the connection ends when the other node was silent for `suspect`, sends
+//! what the protocol forbids, or closes it; every stream on the connection is told the reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

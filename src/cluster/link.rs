@@ -1,4 +1,4 @@
-//! The calling side of a link: opens streams, sends bodies with credit, hands the pieces of answers to their takers.
+//! The calling side of a link: it opens streams, sends bodies within their credit, and delivers pieces of answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,7 +142,7 @@ impl Side for Link {
         match packet {
             Packet::Chunk { stream, last, chunk } => {
                 let mut streams = self.streams();
-                // A stream that is not there was given up here while the piece was on its way.
+                // A stream that is not there was abandoned here while the piece was on its way.
                 let Some(outgoing) = streams.open.get_mut(&stream) else { return Ok(()) };
                 outgoing.unread += chunk.len();
                 if outgoing.unread > limits::CLUSTER_STREAM_BYTES {

@@ -1,9 +1,10 @@
-//! Who belongs to the cluster: the documents of `_nodes`, kept on every node and spread between them.
+//! Members of the cluster: the documents of `_nodes`, which every node stores and nodes send to each other.
 //!
-//! A record is a document with a linear history; of two the one with the higher revision counts, so that all nodes that
-//! heard the same agree, whatever the order. A removed member stays as a tombstone and is not brought back by a node
-//! that had not heard of it. Beside the document a record carries what nodes find out by themselves: whether the member
-//! ever answered a handshake, the address that it told last, and its uuid. Promises: what was answered is durable.
+//! A record is a document with a linear history. Of two versions the one with the higher revision counts, so that all
+//! nodes that heard of the same versions agree, whatever their order. A removed member stays as a tombstone, so that a
+//! node that had not heard of the removal cannot bring it back. Beside the document a record carries what nodes find
+//! out by themselves: whether the member ever answered a handshake, the address that it told last, and its uuid.
+//! Promises: a change that was answered is durable.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,7 +17,7 @@ use super::api::{Member, NodeName};
 use super::uuid::Origin;
 use crate::document::draft::PreparedBody;
 use crate::document::json::{self, Object, Value};
-use crate::document::revision::{self, Revision};
+use crate::document::revision::Revision;
 use crate::limits;
 use crate::storage::{CommitError, Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
@@ -105,7 +106,7 @@ impl Record {
     /// A first or following revision of a document.
     fn next(before: Option<&Record>, body: &Object, deleted: bool) -> Record {
         let parent = before.and_then(|record| Revision::parse(&record.rev).ok());
-        let rev = revision::compute(deleted, parent.as_ref(), &PreparedBody::new(body).term, &[]);
+        let rev = PreparedBody::new(body).revision(deleted, parent.as_ref(), &[]);
         let same = before.filter(|record| !record.deleted && !deleted);
         Record {
             rev: rev.to_string(),

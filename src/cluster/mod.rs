@@ -1,15 +1,15 @@
-//! The other nodes: who belongs to the cluster, who is there, and calls to them.
+//! The other nodes: which nodes are members, which can be reached, and calls to them.
 //!
-//! [`Cluster`] is the handle. Every pair of nodes has one connection in each direction; the calls of a node go over
-//! the one that it opened itself, many at a time, in three classes of urgency. A call of a node to itself goes straight
-//! to the handler. Assumes: nodes that know the cluster's secret are honest. Promises: [`CallError::Down`] only when a
-//! call was surely not sent; a node that hangs costs its callers at most `[cluster] suspect_ms`; memory per connection
-//! and call is bounded (`limits.rs`).
+//! [`Cluster`] is the handle. Every pair of nodes has one connection in each direction. A node sends its calls over the
+//! connection that it opened itself, many at a time, in three classes of urgency; a call to itself goes straight to the
+//! handler. Assumes: nodes that know the cluster's secret are honest. Promises: [`CallError::Down`] only when a call
+//! was surely not sent; a node that hangs costs its callers at most `[cluster] suspect_ms`; memory per connection and
+//! call is bounded (`limits.rs`).
 //!
-//! `frame` cuts and seals bytes, `handshake` makes two nodes known to each other, `packet` says what a frame means,
-//! `line` runs a connection, `link` is its calling and `serving` its answering side, `stream` the two ends of a call.
-//! `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` takes in a node,
-//! `uuid` says what all are called.
+//! `frame` cuts and seals bytes, `handshake` authenticates two nodes to each other, `packet` defines the content of a
+//! frame, `line` runs a connection, `link` is its calling and `serving` its answering side, `stream` has the two ends
+//! of a call. `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` admits a
+//! node, `uuid` agrees on the cluster's uuid.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! Packets: what one payload on a link says. Pure.
+//! Packets: the content of one frame on a link. Pure.
 //!
-//! The side that opened the link opens streams; the other side answers them. Numbers are varints. A kind that is not
-//! known ends the link: the versions agreed in the handshake say which ones exist.
+//! The side that opened the link opens streams; the other side answers them. Numbers are varints. A packet of an
+//! unknown kind ends the link, because the version that the handshake agreed on says which kinds exist.
 
 use bytes::Bytes;
 

@@ -1,9 +1,9 @@
 //! Connections to the other nodes: opened, kept, opened again with growing pauses, and accepted.
 //!
-//! Every member has a keeper, a task that holds the connection over which this node calls it. A node that was removed,
-//! or that nobody named a member yet, keeps its keeper too, but is dialled only when it shows up by itself: shard maps
-//! may still name it. Who connects to us is dialled back at once, so that a node that returns is there again within a
-//! round trip.
+//! Every member has a keeper, a task that holds the connection over which this node calls the member. A node that was
+//! removed, or that no record names yet, keeps its keeper too, because shard maps may still name the node; but it is
+//! dialled only after it has connected by itself. A node that connects is dialled back at once, so that a node that
+//! returns can be called within a round trip.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,8 @@
-//! What waits to be written to a link: signs of life and credit first, then calls by class.
+//! Queues of a link's writer: signs of life and credit first, then pieces of calls by class.
 //!
 //! Pieces of messages wait for room in the queue of their class, first come first served, so that many streams share a
-//! queue fairly and a large message holds a bounded amount of memory. Background pieces get every ninth turn at least.
+//! queue fairly and a large message occupies a bounded amount of memory. At least every ninth turn goes to background
+//! pieces.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! TLS between nodes (`[cluster] tls`): below the handshake over the secret, which stays as it is.
+//! TLS between nodes (`[cluster] tls`), below the handshake over the secret, which does not change.
 //!
-//! With `tls_ca_file` each side shows a certificate of that authority, and that of the node that is called names the
-//! host under which it is called. Without it connections are only hidden from those who listen. The files are read at
-//! the start of the node. All nodes of a cluster speak TLS, or none.
+//! With `tls_ca_file` each side shows a certificate of that authority, and the certificate of the called node names the
+//! host under which it is called. Without that option connections are encrypted but not authenticated by certificates.
+//! The files are read at the start of the node. Either all nodes of a cluster use TLS, or none does.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The answering side of a link: gathers bodies within a budget, runs handlers, sends their answers.
+//! The answering side of a link: it collects bodies within a budget, runs handlers, and sends their answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ struct Inner {
     streams: Mutex<BTreeMap<u32, State>>,
     /// Of large bodies.
     memory: Memory,
-    /// Handlers at work; those whose caller is gone included.
+    /// Running handlers, including those whose caller is gone.
     running: AtomicUsize,
 }
 
@@ -141,7 +141,7 @@ impl Serving {
         let mut streams = self.streams();
         let filling = match streams.get_mut(&stream) {
             Some(State::Filling(filling)) => filling,
-            // Refused, or given up by its caller.
+            // Refused, or abandoned by its caller.
             None => return Ok(()),
             Some(State::Running(_)) => return Err("a body that goes on behind its end".to_owned()),
         };

@@ -1,8 +1,8 @@
-//! How a node takes its place: its name, its secret, its port, and whom it knows from the start.
+//! Start of a node in its cluster: its name, its secret, its port, and the members that it knows at first.
 //!
-//! A node takes part in a cluster once it has a secret (`[cluster] secret`, made by the set-up or handed over by it) or
-//! a port that somebody gave it; until then nothing listens. The name under which a node first joined stays: its copies
-//! are known by it.
+//! A node takes part in a cluster once it has a secret (`[cluster] secret`, made or handed over by the set-up) or a
+//! configured port; until then nothing listens. The name under which a node first joined is permanent, because shard
+//! maps name its replicas by it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

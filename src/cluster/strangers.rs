@@ -1,8 +1,8 @@
-//! Connections to the cluster port whose other side has not proven yet that it knows the secret.
+//! Connections to the cluster port whose other side has not yet proven that it knows the secret.
 //!
-//! Anybody can open them and be silent. So they are bounded in number: of one address, and in all; a new one takes the
-//! place of the oldest. Members greet within a few round trips, so what is pushed out is somebody else. An address from
-//! which a member has proven itself before is pushed out last.
+//! Any machine can open such connections and stay silent, so their number is bounded for each address and in all; a new
+//! connection replaces the oldest one. Members greet within a few round trips, so the replaced connection is rarely
+//! that of a member. Connections of an address from which a member has proven itself before are replaced last.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! The two ends of one call: [`Reply`] sends messages, [`Incoming`] takes them, with credit in between.
+//! The two ends of one call: [`Reply`] sends messages, [`Incoming`] receives them, with credit in between.
 //!
 //! The same ends serve calls over a link and calls of a node to itself. A sender has at most
-//! `limits::CLUSTER_STREAM_BYTES` on the way that the taker has not consumed; more waits. Promises: messages arrive
+//! `limits::CLUSTER_STREAM_BYTES` under way that the receiver has not consumed; more waits. Promises: messages arrive
 //! whole and in order; a stream that ends without `finish` or `fail` ends in [`CallError::Unknown`]; dropping
 //! [`Incoming`] tells the sender.
 

@@ -1,4 +1,4 @@
-//! A node alone; then nodes on loopback: calls, streams, strangers, silence, members.
+//! A node alone; then nodes on loopback: calls, streams, unauthenticated connections, silence, members.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;

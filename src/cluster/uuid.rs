@@ -1,9 +1,9 @@
-//! `couchdb/uuid`, which the nodes of a cluster share: it goes into the ids of replications, so that each node goes on
-//! from the checkpoints of the others.
+//! Agreement on `couchdb/uuid`, which the nodes of a cluster share: it is part of the ids of replications, so that each
+//! node resumes from the checkpoints of the others.
 //!
-//! A node that was given none makes one at its first start. Each tells its own beside its record; the oldest of a
-//! cluster counts, and nodes that made another take it over. One that was given is older than any that was made, and no
-//! node gives it up.
+//! A node without a configured uuid makes one at its first start. Each node sends its uuid with its record. The oldest
+//! uuid of the cluster counts, and nodes that made a younger one adopt it. A configured uuid is older than any that was
+//! made, and no node replaces it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::{Cluster, MemberError, StartError};
 use crate::wire::hex;
 
 const AT: (&str, &str) = ("couchdb", "uuid");
-/// In the place of a time: made before all others, so that those are given up.
+/// In the place of a time: older than all others, so that those are replaced.
 const CLAIMED_MS: u64 = 1;
 
 /// A uuid and how a member came by it. The smallest is the oldest.

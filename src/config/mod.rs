@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Env, Pool};
 
+pub mod defaults;
 mod effective;
 mod file;
 pub mod foreign;

@@ -168,6 +168,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
         &["required_claims", "roles_claim_path", "roles_claim_name", "jwks_url", "jwks_trusted_certificates_file"],
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
+    ("log", Number, &["slow_ms"]),
     ("query_server_config", Text, &["reduce_limit"]),
     ("query_server_config", Number, &["query_limit", "partition_query_limit"]),
     (
@@ -209,7 +210,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Word(&["thread", "process"]), &["script_isolation"]),
     ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
     ("settee", Word(&["refuse", "refill"]), &["missing_files"]),
-    ("settee", Text, &["node", "snapshot_dir", "index_swap"]),
+    ("settee", Text, &["node", "snapshot_dir", "index_swap", "utils_dir"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),
     ("smoosh.slack_dbs", Fraction, &["min_priority", "min_size"]),
     ("ssl", Port, &["port"]),
@@ -281,6 +282,11 @@ pub fn refusal(section: &str, key: &str, value: &str) -> Option<String> {
     (!value.is_empty() && !kind.takes(value)).then(|| format!("[{section}] {key} = {value}: expected {kind}"))
 }
 
+/// Which values an option takes, in words; `None` where the node does not know it.
+pub fn takes(section: &str, key: &str) -> Option<String> {
+    kind_of(section, key).map(|kind| kind.to_string())
+}
+
 /// Whether the node knows an option.
 pub fn is_known(section: &str, key: &str) -> bool {
     kind_of(section, key).is_some()
@@ -313,6 +319,15 @@ fn each(sections: &Sections) -> impl Iterator<Item = (&str, &str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_options_are_those_of_the_snapshot() {
+        let lines = OPTIONS
+            .iter()
+            .flat_map(|(section, kind, keys)| keys.iter().map(move |key| format!("[{section}] {key}: {kind}\n")));
+        let lines: std::collections::BTreeSet<String> = lines.collect();
+        insta::assert_snapshot!(lines.into_iter().collect::<String>());
+    }
 
     #[test]
     fn values_that_an_option_does_not_take_are_refused_with_what_it_takes() {

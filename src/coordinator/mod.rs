@@ -1,12 +1,12 @@
-//! One logical operation on a database: which ranges, which copies, what to answer.
+//! One logical operation on a database: it selects the ranges and replicas and makes the answer.
 //!
 //! [`Coordinator`] knows the databases of the node; [`Database`] is the handle through which everything in one database
 //! is read and written. Each room holds one subsystem and uses those below it: `node`, `rebalance`, `backup`,
 //! `anti_entropy`, `consensus`, `changes`, `write`, `read`, `replica`, `topology` (docs/architecture.md; tests/tidy.rs
 //! checks it).
 //!
-//! Assumes: ids and drafts were checked by `document`; who may do what was decided above. Promises: every answer of a
-//! write counts replies in [`topology::quorum`] only; every list is produced in bounded pages.
+//! Assumes: `document` has checked ids and drafts, and the layers above have checked rights. Promises: every answer of
+//! a write counts replies in [`topology::quorum`] only; every list is produced in bounded pages.
 
 pub mod anti_entropy;
 pub mod backup;
@@ -28,6 +28,7 @@ pub use consensus::agreement::MapError;
 pub use node::check::{CheckReport, check};
 pub use node::lost::lost_documents;
 pub use node::start::Options;
+pub use node::status::{NodeStatus, Reach, ReplicaName, Shortage};
 pub use read::documents::{AttachmentReader, RowDoc};
 pub use read::filter_scan::{FilterQuery, FilterRows, MatchedPage};
 pub use read::find::{FindQuery, Hit, HitPage, Hits};
@@ -37,11 +38,12 @@ pub use read::view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewR
 pub use read::view_info::ViewsInfo;
 pub use read::view_reduce::{GroupRow, Overflow};
 pub use rebalance::moves::MapEdit;
+pub use replica::calls::{IndexSize, SearchRefusal};
 pub use replica::catalogue::{Coordinator, CreateOptions, NamesQuery};
 pub use replica::database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, Sizes};
 pub use replica::design::DesignLookupError;
 pub use replica::floor::Floor;
-pub use replica::index_calls::{IndexSize, SearchRefusal};
+pub use replica::replica_status::ReplicaCounts;
 pub use replica::token::{MalformedToken, Token};
 pub use topology::caller::Caller;
 pub use topology::error::{ChangesError, DatabaseError, ReadError, SettingError, TokenError, WriteError};

@@ -14,7 +14,8 @@ use crate::document::id;
 use crate::document::json::{self, JsonError, Object, Value};
 use crate::document::render::is_object_text;
 use crate::document::rev_tree::RevPath;
-use crate::document::revision::{self, BadRevision, POS_MAX, RevHash, Revision};
+use crate::document::revision::{self, AttachmentDigest, BadRevision, POS_MAX, RevHash, Revision};
+use crate::limits;
 
 /// The family of a [`DraftError`]. All are answered with status 400.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -314,15 +315,28 @@ pub fn check_attachment_name(name: &str) -> Result<(), DraftError> {
 pub struct PreparedBody {
     /// Canonical text of the JSON object, without reserved members.
     pub text: Bytes,
-    /// The same as an external term, for the revision hash. It tells more than the text: which of the two zeros a
-    /// number was, and digits that the text rounds away. Empty for an edit that merges a known revision.
-    pub term: Bytes,
+    /// The same for the revision hash.
+    pub term: Term,
+}
+
+/// What the revision hash is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Term {
+    /// The external term. It tells more than the text: which of the two zeros a number was, and digits that the text
+    /// rounds away. Empty for an edit that merges a known revision.
+    Written(Bytes),
+    /// It tells no more than the text, and is made of that when it is needed: for large bodies, since it takes as much
+    /// memory as they do.
+    OfText,
 }
 
 impl PreparedBody {
     /// Writes both forms once.
     pub fn new(body: &Object) -> PreparedBody {
-        PreparedBody { text: Bytes::from(body.to_vec()), term: revision::encode_body(body).into() }
+        let text = Bytes::from(body.to_vec());
+        let of_text = text.len() >= limits::TERM_OF_TEXT_BYTES && !body.has_float();
+        let term = if of_text { Term::OfText } else { Term::Written(revision::encode_body(body).into()) };
+        PreparedBody { text, term }
     }
 
     /// From the stored canonical text of an object, which is kept as it is. Text that cannot be stored so (with spaces
@@ -331,8 +345,7 @@ impl PreparedBody {
         PreparedBody::from_text_and_term(text, None)
     }
 
-    /// As [`PreparedBody::from_text`], of a revision whose hash is known: without a term, which takes as much memory as
-    /// the text.
+    /// As [`PreparedBody::from_text`], of a revision whose hash is known: without a term.
     ///
     /// # Errors
     /// The text is not that of an object.
@@ -342,9 +355,48 @@ impl PreparedBody {
 
     /// As [`PreparedBody::from_text`], where the term may be known already.
     pub fn from_text_and_term(text: Bytes, term: Option<Bytes>) -> Result<PreparedBody, JsonError> {
+        if text.len() >= limits::TERM_OF_TEXT_BYTES && is_object_text(&text) {
+            json::check(&text)?;
+            return Ok(PreparedBody { text, term: term.map_or(Term::OfText, Term::Written) });
+        }
         let Value::Object(body) = json::parse(&text)? else { return Err(JsonError) };
         let text = if is_object_text(&text) { text } else { body.to_vec().into() };
-        Ok(PreparedBody { term: term.unwrap_or_else(|| revision::encode_body(&body).into()), text })
+        let term = term.unwrap_or_else(|| revision::encode_body(&body).into());
+        Ok(PreparedBody { text, term: Term::Written(term) })
+    }
+
+    /// The revision of a document that is made again upon its tombstone with this body.
+    pub fn recreated(&self, tombstone: &Revision, attachments: usize) -> Revision {
+        match &self.term {
+            Term::Written(term) => revision::compute_recreated(tombstone, term, attachments),
+            Term::OfText => {
+                let read = json::parse(&self.text);
+                // Invariant: as in `revision`.
+                let body = read.as_ref().ok().and_then(Value::as_object).expect("the text of an object");
+                revision::compute_recreated_of(tombstone, body, attachments)
+            }
+        }
+    }
+
+    /// The revision of an edit with this body, see [`revision::compute`].
+    pub fn revision(&self, deleted: bool, parent: Option<&Revision>, attachments: &[AttachmentDigest<'_>]) -> Revision {
+        match &self.term {
+            Term::Written(term) => revision::compute(deleted, parent, term, attachments),
+            Term::OfText => {
+                let read = json::parse(&self.text);
+                // Invariant: a body of this kind was made of an object, or its text was checked.
+                let body = read.as_ref().ok().and_then(Value::as_object).expect("the text of an object");
+                revision::compute_of(deleted, parent, body, attachments)
+            }
+        }
+    }
+
+    /// The term as other nodes are sent it; `None`: they read the text.
+    pub fn sent_term(&self) -> Option<Bytes> {
+        match &self.term {
+            Term::Written(term) => Some(term.clone()),
+            Term::OfText => None,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use lazy::{Lazy, parse_lazily};
-pub use parse::{is_too_deep, parse};
+pub use parse::{check, is_too_deep, parse};
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]
@@ -166,6 +166,16 @@ impl Value {
         out
     }
 
+    /// Whether some number in it was written with a fraction or an exponent.
+    pub fn has_float(&self) -> bool {
+        match self {
+            Value::Float(_) => true,
+            Value::Array(elements) => elements.iter().any(Value::has_float),
+            Value::Object(object) => object.has_float(),
+            _ => false,
+        }
+    }
+
     /// The text of a string.
     pub fn as_str(&self) -> Option<&str> {
         if let Value::String(text) = self { Some(text) } else { None }
@@ -210,6 +220,11 @@ impl Object {
     /// An object without members.
     pub fn new() -> Object {
         Object::default()
+    }
+
+    /// As [`Value::has_float`].
+    pub fn has_float(&self) -> bool {
+        self.0.iter().any(|(_, value)| value.has_float())
     }
 
     /// An object without members, with room for some.

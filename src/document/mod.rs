@@ -15,7 +15,7 @@ pub mod security;
 pub mod selector;
 
 pub use collate::{Collation, Collator};
-pub use draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
+pub use draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody, Term};
 pub use id::DocId;
 pub use json::{JsonError, Object, Value};
 pub use render::{AttContent, AttView, Attachment, BlobId, Encoding, RenderOptions, RevStatus, StoredRevision};

@@ -178,6 +178,24 @@ const SMALL_BIG: u8 = 110;
 const LARGE_BIG: u8 = 111;
 const NEW_FLOAT: u8 = 70;
 
+/// What takes the bytes of a term.
+trait Sink {
+    /// Takes the next bytes.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl Sink for Md5 {
+    fn put(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
 /// A document's body (without reserved members) as an external term, without the leading version byte.
 pub fn encode_body(body: &Object) -> Vec<u8> {
     // A little more than the text takes.
@@ -201,47 +219,71 @@ pub fn compute(
     body_term: &[u8],
     attachments: &[AttachmentDigest<'_>],
 ) -> Revision {
-    let mut tail = Vec::new();
-    for attachment in attachments.iter().rev() {
-        tail.extend_from_slice(&[SMALL_TUPLE, 3]);
-        put_binary(attachment.name.as_bytes(), &mut tail);
-        put_binary(attachment.content_type.as_bytes(), &mut tail);
-        put_binary(attachment.md5, &mut tail);
-    }
-    hash(deleted, parent, body_term, (attachments.len(), &tail))
+    compute_with(deleted, parent, attachments.len(), |hash| hash.put(body_term), |hash| put_digests(attachments, hash))
+}
+
+/// As [`compute`], for a body whose term would take much memory: it is hashed as it is made.
+pub fn compute_of(
+    deleted: bool,
+    parent: Option<&Revision>,
+    body: &Object,
+    attachments: &[AttachmentDigest<'_>],
+) -> Revision {
+    compute_with(deleted, parent, attachments.len(), |hash| put_object(body, hash), |hash| put_digests(attachments, hash))
 }
 
 /// The revision of a document that is made again upon its tombstone `parent`. CouchDB computes it after the attachments were
 /// written, when it does not see their names, types and digests any more: only how many there are counts.
 pub fn compute_recreated(parent: &Revision, body_term: &[u8], attachments: usize) -> Revision {
-    let mut tail = Vec::new();
-    for _ in 0..attachments {
-        tail.extend_from_slice(&[SMALL_TUPLE, 3]);
-        (0..3).for_each(|_| put_atom("undefined", &mut tail));
-    }
-    hash(false, Some(parent), body_term, (attachments, &tail))
+    compute_with(false, Some(parent), attachments, |hash| hash.put(body_term), |hash| put_unseen(attachments, hash))
 }
 
-/// `attachments`: how many there are, and the terms of all.
-fn hash(deleted: bool, parent: Option<&Revision>, body_term: &[u8], (count, terms): (usize, &[u8])) -> Revision {
-    let parent_pos = parent.map_or(0, |p| p.pos);
-    let mut head = Vec::with_capacity(64);
-    head.extend_from_slice(&[VERSION, LIST, 0, 0, 0, 5]);
-    put_atom(if deleted { "true" } else { "false" }, &mut head);
-    put_big(Sign::NoSign, &parent_pos.to_le_bytes(), &mut head);
-    match parent {
-        Some(parent) => put_binary(parent.hash.as_bytes(), &mut head),
-        None => head.extend_from_slice(&[SMALL_INTEGER, 0]),
+/// As [`compute_recreated`], of a body that is hashed as it is made.
+pub fn compute_recreated_of(parent: &Revision, body: &Object, attachments: usize) -> Revision {
+    compute_with(false, Some(parent), attachments, |hash| put_object(body, hash), |hash| put_unseen(attachments, hash))
+}
+
+fn put_digests(attachments: &[AttachmentDigest<'_>], hash: &mut Md5) {
+    for attachment in attachments.iter().rev() {
+        hash.put(&[SMALL_TUPLE, 3]);
+        put_binary(attachment.name.as_bytes(), hash);
+        put_binary(attachment.content_type.as_bytes(), hash);
+        put_binary(attachment.md5, hash);
     }
-    let mut tail = Vec::new();
-    if count > 0 {
-        put_tag_and_length(LIST, count, &mut tail);
-        tail.extend_from_slice(terms);
+}
+
+fn put_unseen(attachments: usize, hash: &mut Md5) {
+    for _ in 0..attachments {
+        hash.put(&[SMALL_TUPLE, 3]);
+        (0..3).for_each(|_| put_atom("undefined", hash));
+    }
+}
+
+/// `attachments`: how many there are.
+fn compute_with(
+    deleted: bool,
+    parent: Option<&Revision>,
+    attachments: usize,
+    put_body: impl FnOnce(&mut Md5),
+    put_attachments: impl FnOnce(&mut Md5),
+) -> Revision {
+    let parent_pos = parent.map_or(0, |p| p.pos);
+    let mut hash = Md5::new();
+    hash.put(&[VERSION, LIST, 0, 0, 0, 5]);
+    put_atom(if deleted { "true" } else { "false" }, &mut hash);
+    put_big(Sign::NoSign, &parent_pos.to_le_bytes(), &mut hash);
+    match parent {
+        Some(parent) => put_binary(parent.hash.as_bytes(), &mut hash),
+        None => hash.put(&[SMALL_INTEGER, 0]),
+    }
+    put_body(&mut hash);
+    if attachments > 0 {
+        put_tag_and_length(LIST, attachments, &mut hash);
+        put_attachments(&mut hash);
     }
     // The end of the attachment list and of the whole list.
-    tail.extend_from_slice(&[NIL, NIL]);
-    let digest = Md5::new().chain_update(&head).chain_update(body_term).chain_update(&tail).finalize();
-    Revision { pos: parent_pos.saturating_add(1), hash: RevHash::Md5(digest.into()) }
+    hash.put(&[NIL, NIL]);
+    Revision { pos: parent_pos.saturating_add(1), hash: RevHash::Md5(hash.finalize().into()) }
 }
 
 /// A member of a list of options as CouchDB keeps them in memory.
@@ -271,24 +313,24 @@ pub fn term_with_options(value: &Value, options: &[(&str, TermOption<'_>)]) -> V
 }
 
 /// A tag with a 32-bit length. Requests are far smaller than 4 GiB.
-fn put_tag_and_length(tag: u8, length: usize, out: &mut Vec<u8>) {
-    out.push(tag);
+fn put_tag_and_length(tag: u8, length: usize, out: &mut impl Sink) {
+    out.put(&[tag]);
     // Invariant: no request body, and so nothing in a document, reaches 4 GiB (limits).
-    out.extend_from_slice(&u32::try_from(length).expect("below 4 GiB").to_be_bytes());
+    out.put(&u32::try_from(length).expect("below 4 GiB").to_be_bytes());
 }
 
-fn put_binary(bytes: &[u8], out: &mut Vec<u8>) {
+fn put_binary(bytes: &[u8], out: &mut impl Sink) {
     put_tag_and_length(BINARY, bytes.len(), out);
-    out.extend_from_slice(bytes);
+    out.put(bytes);
 }
 
-fn put_atom(name: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[ATOM, 0, name.len() as u8]);
-    out.extend_from_slice(name.as_bytes());
+fn put_atom(name: &str, out: &mut impl Sink) {
+    out.put(&[ATOM, 0, name.len() as u8]);
+    out.put(name.as_bytes());
 }
 
 /// An integer from its sign and little-endian magnitude, in the shortest of the four forms.
-fn put_big(sign: Sign, magnitude: &[u8], out: &mut Vec<u8>) {
+fn put_big(sign: Sign, magnitude: &[u8], out: &mut impl Sink) {
     let used = magnitude.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
     let magnitude = &magnitude[..used];
     if used <= 8 {
@@ -296,29 +338,29 @@ fn put_big(sign: Sign, magnitude: &[u8], out: &mut Vec<u8>) {
         bytes[..used].copy_from_slice(magnitude);
         let value = i128::from(u64::from_le_bytes(bytes)) * if sign == Sign::Minus { -1 } else { 1 };
         if let Ok(small) = u8::try_from(value) {
-            out.extend_from_slice(&[SMALL_INTEGER, small]);
+            out.put(&[SMALL_INTEGER, small]);
             return;
         }
         if let Ok(int) = i32::try_from(value) {
-            out.push(INTEGER);
-            out.extend_from_slice(&int.to_be_bytes());
+            out.put(&[INTEGER]);
+            out.put(&int.to_be_bytes());
             return;
         }
     }
     match u8::try_from(used) {
-        Ok(count) => out.extend_from_slice(&[SMALL_BIG, count]),
+        Ok(count) => out.put(&[SMALL_BIG, count]),
         Err(_) => put_tag_and_length(LARGE_BIG, used, out),
     }
-    out.push(u8::from(sign == Sign::Minus));
-    out.extend_from_slice(magnitude);
+    out.put(&[u8::from(sign == Sign::Minus)]);
+    out.put(magnitude);
 }
 
-fn put_int(value: i64, out: &mut Vec<u8>) {
+fn put_int(value: i64, out: &mut impl Sink) {
     let sign = if value < 0 { Sign::Minus } else { Sign::Plus };
     put_big(sign, &value.unsigned_abs().to_le_bytes(), out);
 }
 
-fn put_value(value: &Value, out: &mut Vec<u8>) {
+fn put_value(value: &Value, out: &mut impl Sink) {
     match value {
         Value::Null => put_atom("null", out),
         Value::Bool(true) => put_atom("true", out),
@@ -329,8 +371,8 @@ fn put_value(value: &Value, out: &mut Vec<u8>) {
             put_big(sign, &magnitude, out);
         }
         Value::Float(value) => {
-            out.push(NEW_FLOAT);
-            out.extend_from_slice(&value.to_be_bytes());
+            out.put(&[NEW_FLOAT]);
+            out.put(&value.to_be_bytes());
         }
         Value::String(text) => put_binary(text.as_bytes(), out),
         Value::Array(elements) => put_array(elements, out),
@@ -339,38 +381,39 @@ fn put_value(value: &Value, out: &mut Vec<u8>) {
 }
 
 /// A list, in the form that Erlang gives to lists that could be text: small integers only, fewer than 65536.
-fn put_array(elements: &[Value], out: &mut Vec<u8>) {
+fn put_array(elements: &[Value], out: &mut impl Sink) {
     let byte = |value: &Value| value.as_i64().and_then(|v| u8::try_from(v).ok());
     if elements.is_empty() {
-        out.push(NIL);
+        out.put(&[NIL]);
         return;
     }
     if let Ok(count) = u16::try_from(elements.len())
         && elements.iter().all(|v| byte(v).is_some())
     {
-        out.push(STRING);
-        out.extend_from_slice(&count.to_be_bytes());
-        out.extend(elements.iter().filter_map(byte));
+        out.put(&[STRING]);
+        out.put(&count.to_be_bytes());
+        let bytes: Vec<u8> = elements.iter().filter_map(byte).collect();
+        out.put(&bytes);
         return;
     }
     put_tag_and_length(LIST, elements.len(), out);
     for element in elements {
         put_value(element, out);
     }
-    out.push(NIL);
+    out.put(&[NIL]);
 }
 
-fn put_object(object: &Object, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[SMALL_TUPLE, 1]);
+fn put_object(object: &Object, out: &mut impl Sink) {
+    out.put(&[SMALL_TUPLE, 1]);
     if !object.is_empty() {
         put_tag_and_length(LIST, object.len(), out);
         for (name, value) in object.iter() {
-            out.extend_from_slice(&[SMALL_TUPLE, 2]);
+            out.put(&[SMALL_TUPLE, 2]);
             put_binary(name.as_bytes(), out);
             put_value(value, out);
         }
     }
-    out.push(NIL);
+    out.put(&[NIL]);
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ pub async fn answer(
     context.stats.count(context.env.metrics(), &counted, reply.status, took);
     let is_named = user.is_some();
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
-    request_log::tell(&context.config, &line);
+    request_log::tell(&context, &line);
     let mut response = into_response(&context, peer, held, reply);
     if is_named {
         response.extensions_mut().insert(NamedUser);

@@ -1,7 +1,7 @@
-//! The memory that request bodies share: taken as bytes arrive, with room kept for small bodies, bounded per address.
+//! Memory that request bodies share: taken as bytes arrive, with room kept for small bodies, bounded per address.
 //!
-//! A body that finds no room waits for some, or to be the leader: one body at a time may go on although the room is
-//! taken, so that bodies that each hold a part of it cannot wait for each other for ever.
+//! A body that finds no room waits for room, or to become the leader: one body at a time may continue although the room
+//! is taken, so that bodies that each hold a part of it cannot wait for each other for ever.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,12 +1,14 @@
-//! What handlers may reach: the world, the configuration, the databases.
+//! Context of handlers: the world, the configuration, the databases.
 
 use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 
+use super::assets::Forms;
 use super::bodies::Bodies;
 use super::problem::Result;
 use super::request::Request;
+use super::slow::SlowRequests;
 use super::stats::Stats;
 use super::uuid::Uuids;
 use super::waiting::Waiting;
@@ -42,6 +44,10 @@ pub struct Context {
     pub answers: Arc<Waiting>,
     /// Counts what was done.
     pub stats: Stats,
+    /// The requests that took longest lately.
+    pub slow: SlowRequests,
+    /// The files of the administration page, as they are sent.
+    pub assets: Forms,
     /// Told when an administrator wants the program to start anew.
     pub restart: Notify,
     /// True once the node stops: no connection is accepted any more, and feeds end.
@@ -62,7 +68,7 @@ impl Context {
     /// request asks for ([`Request::floor`]).
     ///
     /// # Errors
-    /// 404 for a missing database regardless of who asks, then the refusal of the access table.
+    /// 404 for a missing database for every caller, then the refusal of the access table.
     pub fn open(&self, name: &str, request: &Request, class: Class) -> Result<Arc<Database>> {
         let database = self.coordinator.database(name)?;
         self.allow(&database, &request.user, class)?;

@@ -1,7 +1,7 @@
-//! Requests of `/_node/{name}` for another node: sent to it over the cluster's link, with the caller as this node found
-//! them out, and answered by it as if they had come to its own port.
+//! Requests of `/_node/{name}` for another node: sent to that node over the cluster's link, together with the caller as
+//! this node authenticated them, and answered as if they had come to that node's own port.
 //!
-//! Assumes: the other node is honest, as every node that knows the cluster's secret. Credentials do not travel.
+//! Assumes: the other node is honest, as every node that knows the cluster's secret. Credentials are not sent.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -87,6 +87,11 @@ pub fn post(to: &NodeName, asked: &Request, below: &str, body: Vec<u8>) -> Reque
     }
 }
 
+/// A GET of `below` of the node `to`, as the caller of `asked`.
+pub fn get(to: &NodeName, asked: &Request, below: &str) -> Request {
+    own_request("GET", format!("/_node/{to}/{below}"), Vec::new(), &asked.user, &asked.id)
+}
+
 /// As [`ask`], however long it takes until the node answers.
 ///
 /// # Errors
@@ -149,8 +154,8 @@ pub fn others(ctx: &Context) -> Vec<NodeName> {
 /// not answer, or not with JSON, are left out.
 pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Value> {
     let requests = others(ctx).into_iter().map(|name| {
-        let raw_path = format!("/_node/{name}/{below}");
-        (name, own_request("GET", raw_path, Vec::new(), &asked.user, &asked.id))
+        let request = get(&name, asked, below);
+        (name, request)
     });
     let answers = requests.map(|(name, request)| async move {
         let reply = ask(ctx, &name, request).await.ok().filter(|reply| reply.status.is_success())?;

@@ -1,7 +1,7 @@
-//! What a proxy in front of the server says of the request that it got: the host, and whether it came by TLS.
+//! Headers of a proxy in front of the server: the host of the original request, and whether it came by TLS.
 //!
-//! `chttpd/x_forwarded_host`, `x_forwarded_proto` and `x_forwarded_ssl` name the headers. Those of another name are put
-//! under the usual one, which then counts for nothing else: a client could send it past such a proxy. Pure.
+//! `chttpd/x_forwarded_host`, `x_forwarded_proto` and `x_forwarded_ssl` name the headers. A header of another name is
+//! copied to the usual one, which then counts for nothing else, because a client could send it past such a proxy. Pure.
 
 use http::{HeaderMap, HeaderName};
 

@@ -1,5 +1,5 @@
-//! Connections without a request: when places run out, the one that has been idle for longest is closed, those of
-//! clients that never logged in first.
+//! Idle connections: when the number of connections reaches its limit, the one that has been idle for longest is
+//! closed, those of clients that never logged in first.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! How much memory a JSON text takes once it is parsed, told while it comes in.
+//! Meter of JSON texts: the memory that a text takes once it is parsed, known while it arrives.
 //!
-//! A tiny value costs many times its text. The meter counts what separates values, outside of strings, and so tells
-//! the cost of the tree without making it. Texts that are no JSON get some number: the parser refuses them.
+//! A tiny value costs many times its text. The meter counts separators of values outside of strings, and so tells the
+//! cost of the tree without building it. A text that is no JSON gets some number; the parser refuses it.
 
 use super::problem::{Problem, Result};
 use crate::limits;

@@ -1,9 +1,9 @@
-//! Percent-encodes, while requests are read, the bytes in request targets that clients of CouchDB send as they are
+//! Percent-encoding, while requests are read, of bytes in request targets that clients of CouchDB send raw
 //! (`?startkey="a"` above all) and that the HTTP library refuses.
 //!
-//! To know where the next request begins it follows the framing of bodies. Where the framing is not plain (two
-//! lengths, another coding than `chunked`, a number that cannot be read) it changes nothing more on that connection:
-//! the HTTP library alone then decides. Bodies and headers pass unchanged.
+//! It follows the framing of bodies in order to find the next request. Where the framing is not plain (two lengths,
+//! another coding than `chunked`, an unreadable number) it changes nothing more on that connection, and the HTTP
+//! library alone decides. Bodies and headers pass unchanged.
 
 /// Longest line that is looked at; the header and chunk lines that matter are shorter.
 const LINE_MAX: usize = 256;

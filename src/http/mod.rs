@@ -1,10 +1,11 @@
-//! Bytes to typed requests, answers to bytes. No decisions are taken here.
+//! HTTP: bytes to typed requests, answers to bytes. No decisions are taken here.
 //!
-//! `server` accepts connections, `answer` checks what holds for all, `route` names the endpoint, `request` and `query`
-//! read, a handler in `handle` calls one layer down, `response` and `problem` print. Only `problem` knows which error
-//! has which status.
+//! `server` accepts connections, `answer` makes the checks that hold for all endpoints, `route` names the endpoint,
+//! `request` and `query` read, a handler in `handle` calls the layer below, `response` and `problem` print. Only
+//! `problem` maps errors to statuses.
 
 mod answer;
+pub mod assets;
 pub mod bodies;
 pub mod body;
 pub mod context;
@@ -26,6 +27,7 @@ pub mod response;
 pub mod route;
 pub mod secure;
 pub mod server;
+pub mod slow;
 pub mod stats;
 pub mod uuid;
 mod vhost;

@@ -1,4 +1,4 @@
-//! Headers that tell browsers what they may do with an answer: `[csp]`, `X-Frame-Options`, `Strict-Transport-Security`.
+//! Security headers for browsers: `[csp]`, `X-Frame-Options`, `Strict-Transport-Security`.
 
 use http::HeaderMap;
 use http::header::{
@@ -8,11 +8,22 @@ use http::header::{
 use super::response::Reply;
 use crate::config::Config;
 
+/// The page loads from this node alone, runs no inline script and no text as code, and is shown in no frame. Pictures
+/// and other attachments are shown from `blob:` addresses, which hold what the page has read.
+const PAGE: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; \
+    base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Fauxton makes functions of texts and has inline styles.
+const OTHER_PAGES: &str = "default-src 'self'; child-src 'self' data: blob:; img-src 'self' data:; \
+    script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; frame-ancestors 'self'";
+
 /// What kind of content a policy is for. The keys of `[csp]` begin with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Pages of `/_utils`.
+    /// The administration page at `/_utils`.
     Utils,
+    /// Pages of a folder in its place (`settee/utils_dir`).
+    OtherUtils,
     /// Attachments: whatever was stored.
     Attachments,
     /// What functions of design documents answer.
@@ -20,14 +31,11 @@ pub enum Content {
 }
 
 impl Content {
-    /// The two options and the policy while they are unset, as in CouchDB (for pages a stricter one: no `eval`).
+    /// The two options and the policy while they are unset: for other pages than the own one as in CouchDB.
     fn options(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Content::Utils => (
-                "utils_enable",
-                "utils_header_value",
-                "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'self'",
-            ),
+            Content::Utils => ("utils_enable", "utils_header_value", PAGE),
+            Content::OtherUtils => ("utils_enable", "utils_header_value", OTHER_PAGES),
             Content::Attachments => ("attachments_enable", "attachments_header_value", "sandbox"),
             Content::ShowList => ("showlist_enable", "showlist_header_value", "sandbox"),
         }
@@ -42,7 +50,7 @@ pub fn guard(config: &Config, content: Content, mut reply: Reply) -> Reply {
     {
         reply.headers.entry(CONTENT_SECURITY_POLICY).or_insert(policy);
     }
-    if content == Content::Utils {
+    if matches!(content, Content::Utils | Content::OtherUtils) {
         reply.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     }
     reply

@@ -651,3 +651,77 @@ impl From<DesignLookupError> for Problem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::id::DocId;
+
+    /// A line for each error: its name, then status, `error` and `reason` of its answer.
+    fn table(rows: Vec<(&str, Problem)>) -> String {
+        rows.iter().map(|(name, problem)| format!("{name:<36} {problem}\n")).collect()
+    }
+
+    #[test]
+    fn errors_of_requests_have_the_answers_of_the_snapshot() {
+        let text = |text: &str| Value::from(text.to_owned());
+        let (id, name) = (DocId::new("doc"), "a.txt".to_owned());
+        let writes = [
+            WriteError::AttachmentTooLarge { name: name.clone() },
+            WriteError::Conflict,
+            WriteError::DatabaseGone,
+            WriteError::DigestMismatch { name: name.clone() },
+            WriteError::DocumentTooLarge { id: "doc".into() },
+            WriteError::Forbidden { reason: text("no") },
+            WriteError::MissingAttachment,
+            WriteError::MissingRev,
+            WriteError::MissingStub { id, name: name.clone() },
+            WriteError::NotFound { deleted: false },
+            WriteError::NotFound { deleted: true },
+            WriteError::RevisionRequired,
+            WriteError::TooFewCopies { answered: 1, wanted: 2 },
+            WriteError::Unauthorized { reason: text("who") },
+            WriteError::Unknown,
+            WriteError::UploadGone { name: name.clone() },
+        ];
+        let databases = [
+            DatabaseError::Exists,
+            DatabaseError::IllegalEngine,
+            DatabaseError::IllegalName { name: "A".to_owned() },
+            DatabaseError::IllegalPlacement,
+            DatabaseError::NoNodesInZone,
+            DatabaseError::NotFound,
+            DatabaseError::Seeding,
+        ];
+        let scripts = [
+            ScriptError::Busy,
+            ScriptError::Compilation { reason: "line 1".to_owned() },
+            ScriptError::Engine { reason: "out of memory".to_owned() },
+            ScriptError::MissingKey { name: "views".to_owned() },
+            ScriptError::Thrown { error: "forbidden".to_owned(), reason: text("no") },
+            ScriptError::Thrown { error: "odd".to_owned(), reason: text("x") },
+            ScriptError::Timeout,
+            ScriptError::UnknownLanguage { language: "cobol".to_owned() },
+        ];
+        let fixed = [
+            ("method_not_allowed", Problem::method_not_allowed("GET,HEAD")),
+            ("invalid_json", Problem::invalid_json()),
+            ("body_too_large", Problem::body_too_large()),
+            ("bad_content_type", Problem::bad_content_type("Content-Type must be application/json")),
+            ("damaged", Problem::damaged()),
+            ("token behind", TokenError::Behind.into()),
+            ("token of another database", TokenError::OtherDatabase.into()),
+        ];
+        let shown = |error: &dyn std::fmt::Debug| {
+            let text = format!("{error:?}");
+            text.split([' ', '(']).next().unwrap_or_default().to_owned()
+        };
+        let mut rows: Vec<(String, Problem)> =
+            writes.into_iter().map(|error| (format!("WriteError::{}", shown(&error)), error.into())).collect();
+        rows.extend(databases.into_iter().map(|error| (format!("DatabaseError::{}", shown(&error)), error.into())));
+        rows.extend(scripts.into_iter().map(|error| (format!("ScriptError::{}", shown(&error)), error.into())));
+        let mut all: Vec<(&str, Problem)> = rows.iter().map(|(name, problem)| (&**name, problem.clone())).collect();
+        all.extend(fixed);
+        insta::assert_snapshot!(table(all));
+    }
+}

@@ -2,7 +2,7 @@
 //! to give.
 //!
 //! Flags of documents count only as the exact text `true` ([`Query::flag`]); parameters of views and lists are checked
-//! ([`Query::boolean`], [`Query::integer`], [`Query::positive`]). Unknown parameters are nobody's business here.
+//! ([`Query::boolean`], [`Query::integer`], [`Query::positive`]). This module does not look at unknown parameters.
 
 use super::problem::{Problem, Result};
 use super::response::encode_segment;

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::Config;
+use super::Context;
 use crate::limits;
 
 /// What a line tells.
@@ -22,8 +22,9 @@ pub(super) struct RequestLine<'r> {
     pub id: &'r str,
 }
 
-/// Writes the line, if the configured level is not `none`.
-pub(super) fn tell(config: &Config, line: &RequestLine<'_>) {
+/// Writes the line, if the configured level is not `none`, and keeps a request that took long.
+pub(super) fn tell(context: &Context, line: &RequestLine<'_>) {
+    context.slow.note(&context.config, context.env.wall(), line);
     /// Levels are part of the code in `tracing`, not values.
     macro_rules! at {
         ($level:ident) => {{
@@ -32,7 +33,7 @@ pub(super) fn tell(config: &Config, line: &RequestLine<'_>) {
             tracing::$level!(target: "request", method, path, status, ms, user, %peer, id, "request")
         }};
     }
-    match config.text("log", "requests", limits::REQUEST_LOG_LEVEL).as_str() {
+    match context.config.text("log", "requests", limits::REQUEST_LOG_LEVEL).as_str() {
         "debug" => at!(debug),
         "warning" | "warn" => at!(warn),
         "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => at!(error),

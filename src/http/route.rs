@@ -1,7 +1,8 @@
 //! Method and path to [`Endpoint`]: one match over all paths.
 //!
-//! Segments are split at raw slashes, then decoded, so that `%2F` stays inside its segment; empty ones are dropped.
-//! What no row names is read as a document or an attachment, as CouchDB does: the document layer then refuses the name.
+//! Segments are split at raw slashes, then decoded, so that `%2F` stays inside its segment; empty ones are dropped. A
+//! path that no row names is read as a document or an attachment, as CouchDB does: the document layer then refuses the
+//! name.
 
 use super::query::decode;
 use super::request::Verb;
@@ -333,7 +334,9 @@ fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
         [_, "_config", _, _] => (&[Verb::Get, Verb::Put, Verb::Delete], "GET,PUT,DELETE"),
         // Whatever the method, as in CouchDB: what is wrong is the path, or nothing.
         [] | ["_local"] | [_, "_config", _, _, _, ..] => (ANY, ""),
-        [_] | [_, "_smoosh", "status"] => (&[Verb::Get], "GET"),
+        [_] | [_, "_smoosh", "status"] | [_, "_state" | "_log" | "_slow_requests" | "_config_defaults"] => {
+            (&[Verb::Get], "GET")
+        }
         [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_active_tasks" | "_scheduler", ..] => {
             (&[Verb::Get], "GET")
         }

@@ -1,7 +1,7 @@
-//! The TLS listener: `[ssl]`. It is opened, moved, closed and given new certificates while the node runs.
+//! The TLS listener: `[ssl]`. It can be opened, moved, closed and given new certificates while the node runs.
 //!
 //! The configuration is followed at every change, and the files are read again every `limits::TLS_RELOAD_MS`, so that a
-//! renewed certificate counts without a restart. What cannot be used is logged and changes nothing.
+//! renewed certificate counts without a restart. Unusable settings are logged and change nothing.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a node tells of itself in numbers: the tree of `_stats`, the text of `_prometheus`, the record of `_system`.
+//! Statistics of a node: the tree of `_stats`, the text of `_prometheus`, the record of `_system`.
 //!
 //! All three show one list of readings: requests by method and status, counted here, and the node's
 //! [`Metrics`](crate::observe::metrics::Metrics). Names are CouchDB's where it has them.
@@ -11,8 +11,10 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::Counted;
+use crate::coordinator::ReplicaCounts;
 use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
 use crate::observe::panics;
+use crate::observe::workers::WorkerState;
 use crate::replicate::Standing;
 use crate::world::{Env, Instant, Usage};
 
@@ -54,6 +56,8 @@ pub struct Levels {
     pub lost_parts: u64,
     /// What happened on the connections to other nodes.
     pub cluster: Vec<Counted>,
+    /// What is known about the replicas of the node.
+    pub replicas: ReplicaCounts,
     /// What the process takes of the machine.
     pub usage: Usage,
 }
@@ -185,11 +189,16 @@ impl Stats {
         Value::Object(tree)
     }
 
+    /// Seconds since the node was started.
+    pub fn uptime_s(&self, env: &Env) -> u64 {
+        env.now().since(self.started).as_secs()
+    }
+
     /// The record of `_system`.
     pub fn system(&self, env: &Env, levels: &Levels) -> Value {
         let usage = &levels.usage;
         json!({
-            "uptime": env.now().since(self.started).as_secs(),
+            "uptime": self.uptime_s(env),
             "memory": {"other": usage.memory_bytes},
             "memory_peak": usage.memory_peak_bytes,
             "process_count": usage.threads,
@@ -199,6 +208,8 @@ impl Stats {
             "io_output": usage.written_bytes,
             "connections": env.metrics().level(Gauge::Connections),
             "message_queues": {"passwords": env.metrics().level(Gauge::PasswordsWaiting)},
+            "replicas": replicas(&levels.replicas),
+            "workers": workers(env),
         })
     }
 
@@ -222,9 +233,54 @@ impl Stats {
                 Measured::Histogram(values) => summary(&mut out, &name, &reading.path, values),
             }
         }
-        let uptime = env.now().since(self.started).as_secs();
+        worker_metrics(&mut out, env);
+        let uptime = self.uptime_s(env);
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));
         out
+    }
+}
+
+/// The counts of replicas for `_system`.
+fn replicas(counts: &ReplicaCounts) -> Value {
+    json!({
+        "in_sync": counts.in_sync,
+        "lagging": counts.lagging,
+        "unfilled": counts.unfilled,
+        "outdated_maps": counts.outdated_maps,
+        "rebuilding": counts.rebuilding,
+    })
+}
+
+/// The background workers for `_system`, in the order in which they were started.
+fn workers(env: &Env) -> Vec<Value> {
+    let one = |worker: WorkerState| {
+        json!({
+            "name": worker.name,
+            "waits_for": worker.waits_for,
+            "running": worker.is_running,
+            "runs": worker.runs,
+            "failures": worker.failures,
+            "last_error": worker.last_error,
+        })
+    };
+    env.metrics().workers().states().into_iter().map(one).collect()
+}
+
+/// The background workers for `_prometheus`. Workers of one name, of which several run, are one reading.
+fn worker_metrics(out: &mut String, env: &Env) {
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for worker in env.metrics().workers().states() {
+        let (runs, failures) = sums.entry(worker.name).or_default();
+        *runs += worker.runs;
+        *failures += worker.failures;
+    }
+    out.push_str("# TYPE settee_worker_runs_total counter\n");
+    for (name, (runs, _)) in &sums {
+        out.push_str(&format!("settee_worker_runs_total{{worker=\"{name}\"}} {runs}\n"));
+    }
+    out.push_str("# TYPE settee_worker_failures_total counter\n");
+    for (name, (_, failures)) in &sums {
+        out.push_str(&format!("settee_worker_failures_total{{worker=\"{name}\"}} {failures}\n"));
     }
 }
 
@@ -289,4 +345,20 @@ fn distribution(values: &Distribution) -> Value {
         "histogram": classes,
         "n": values.n(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_page_has_the_families_of_the_snapshot() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let env = crate::world::tokio_host::env(runtime.handle().clone());
+        env.metrics().workers().enter("compaction", "a pause").failed(&"the disk is full");
+        let page = Stats::new(&env).prometheus(&env, &Levels::default());
+        // Panics are counted for the process, in which other tests run.
+        let lines = page.lines().filter(|line| !line.starts_with("settee_panics_total"));
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+    }
 }

@@ -1,4 +1,4 @@
-//! The memory of whole answers that wait to be taken by their clients: bounded in all and per address.
+//! Memory of whole answers that wait for their clients to read them: bounded in all and per address.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,13 +1,13 @@
-//! Building a view: follows the shard's sequence in bounded batches.
+//! Build of a view: follows the shard's sequence in bounded batches.
 //!
-//! Each batch goes through the committer with the position that it reaches, so that the two never part (`write.rs`); a
-//! batch checks that the position is still the one it started from. A document is read as it is now, which may be newer
-//! than the change that named it: its rows are then replaced again when the later change comes. Rows go through the
-//! journal for now, like documents.
+//! Each batch goes through the committer together with the position that it reaches, so that rows and position cannot
+//! differ (`write.rs`); the commit checks that the position is still the one at which the batch began. A document is
+//! read as it is now, which may be newer than the change that named it; its rows are replaced again when the later
+//! change comes. Rows go through the journal for now, like documents.
 //!
-//! A build takes other views of the design document along that stand where it does and that nobody else builds: one
-//! reading, one call of JavaScript and one commit for all. Should a function fail as a whole, the view goes on by
-//! itself, and those that failed are built alone from then on.
+//! A build includes other views of the design document that have the same position and that no other build covers: one
+//! read, one JavaScript call and one commit serve all of them. If a function fails as a whole, the view continues by
+//! itself, and the views whose functions failed are built alone from then on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ struct Member<'b> {
 }
 
 impl Member<'_> {
-    /// The shard's sequence and purge that it has taken in.
+    /// The shard's sequence and purge that it has indexed.
     fn stands_at(&self) -> (u64, u64) {
         (self.header.position, self.header.purge_position)
     }

@@ -1,4 +1,4 @@
-//! Removing indexes that no design document names any more (`_view_cleanup`).
+//! Removal of indexes that no design document names any more (`_view_cleanup`).
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What a design document says about one view, or one declared selector. Pure.
+//! Definition of one view, or of one declared selector, read from a design document. Pure.
 
 use std::sync::Arc;
 

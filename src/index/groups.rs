@@ -1,8 +1,8 @@
-//! Groups of rows of one view on one shard copy with their built-in reductions, in bounded steps; and how many rows lie
-//! in a range, which is such a reduction, too.
+//! Groups of rows of one view of one replica with their built-in reductions, in bounded steps; and the number of rows
+//! of a range, which is a reduction, too.
 //!
-//! Promises: a page of groups is of one state of the rows, however many steps it takes (`single_state.rs`). Where it
-//! has to begin anew most of it is kept as blocks by then.
+//! Promises: a page of groups is of one state of the rows, however many steps it takes (`single_state.rs`). Where a
+//! page has to begin again, most of it is in memory as sums of blocks by then.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

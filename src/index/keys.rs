@@ -1,4 +1,4 @@
-//! Where rows of a view stand in the ordered store, and which of them a range of keys takes in. Pure.
+//! Keys of the rows of a view in the ordered store, and the rows that a range of keys covers. Pure.
 //!
 //! ```text
 //!   shard u64 'v' signature(16) 'a'                                   how far the view is built     record::Header
@@ -111,7 +111,7 @@ impl KeySpan {
         if descending { order.is_lt() } else { order.is_gt() }
     }
 
-    /// The places that it takes in, and those before them in the direction of reading.
+    /// The keys that it covers, and those before them in the direction of reading.
     pub fn places(&self, collator: &Collator, descending: bool, prefix: &[u8]) -> (Places, Places) {
         let all = Places { low: prefix.to_vec(), high: KeyRange::prefix(prefix).end };
         let start = self.start.edge(collator, prefix, if descending { Side::Behind } else { Side::Before });

@@ -1,4 +1,4 @@
-//! What makes rows of documents.
+//! [`Mapper`]: the functions that make rows of documents.
 
 use crate::document::json::Value;
 use crate::index::IndexError;

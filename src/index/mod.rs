@@ -1,18 +1,19 @@
 //! Views: rows that functions make of documents, kept in the order of their keys beside the documents.
 //!
-//! A [`ViewIndex`] is one view on one shard copy. Its rows live in the shard's part of the ordered store (`keys.rs`,
-//! `record.rs`); `build.rs` follows the shard's sequence and writes rows and position in one batch, so that a crash
-//! loses neither; `read.rs` reads pages of rows. Views are told apart by [`Signature`], the hash of all that their rows
-//! depend on: editing one view of a design document leaves the others' rows alone, and `cleanup.rs` removes what no
-//! design document names any more. Which functions make rows is decided above: see [`Mapper`]. Views of one design
-//! document that stand at the same position are built together: a document is read, and given to JavaScript, once.
+//! A [`ViewIndex`] is one view of one replica. Its rows live in the shard's part of the ordered store (`keys.rs`,
+//! `record.rs`). `build.rs` follows the shard's sequence and writes rows and position in one batch, so that a crash
+//! loses neither; `read.rs` reads pages of rows. Views are told apart by [`Signature`], the hash of everything that
+//! their rows depend on: a change of one view of a design document leaves the rows of the others alone, and
+//! `cleanup.rs` removes indexes that no design document names any more. The layers above provide the functions: see
+//! [`Mapper`]. Views of one design document that have the same position are built together: each document is read, and
+//! passed to JavaScript, once.
 //!
-//! The index of a declared selector (`selected.rs`) is kept in the same way: its rows are changes.
+//! The index of a declared selector (`selected.rs`) is built in the same way: its rows are changes.
 //!
-//! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
-//! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`), of which
-//! sums are stored beside them (`stored.rs`), and read the rest (`pass.rs`); counts know rows within blocks, too
-//! (`steps.rs`).
+//! Promises: rows are those of documents as they were at the header's position or later; an index with sort keys of an
+//! unknown version is rebuilt. Offsets and built-in reductions add up sums of blocks of rows (`sums.rs`, `groups.rs`),
+//! some of which are stored beside the rows (`stored.rs`), and read the rest (`pass.rs`); counts use sparse offsets
+//! inside blocks, too (`steps.rs`).
 
 mod build;
 mod cleanup;
@@ -257,7 +258,7 @@ impl ViewIndex {
         ViewIndex { others: others.into(), ..self }
     }
 
-    /// Whether it is known to have taken in all that is committed.
+    /// Whether it is known to cover all that is committed.
     pub fn is_current(&self) -> bool {
         self.slot.known().complete_at >= self.committed()
     }

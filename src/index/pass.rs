@@ -1,8 +1,9 @@
-//! One scan of rows for a walk (`sums.rs`). It goes from block to block as long as nothing is known of the next one,
-//! and behind the last row of a count on to the rows that are to be read there: to begin a scan costs as much as dozens
-//! of rows.
+//! One scan of rows for a reduction (`sums.rs`). The scan continues from block to block as long as no sum of the next
+//! block is known, and beyond the last counted row to the rows that the query reads next, because the start of a scan
+//! costs as much as dozens of rows.
 //!
-//! Promises: what it takes in, and the rows behind, are those that scans of their own would find in the same view.
+//! Promises: the blocks that it adds, and the rows behind them, are those that separate scans of the same view of the
+//! store would find.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -75,7 +76,7 @@ pub(super) struct Pass<'p> {
     pub stride: Option<Stride>,
     /// Rows to read where the walk ends.
     pub tail: Option<&'p mut Tail>,
-    /// Of rows that the walk has not taken in yet.
+    /// Of rows that the reduction has not added yet.
     pub run: Partial,
     /// Rows of the walk that were read.
     pub count: usize,

@@ -1,4 +1,4 @@
-//! Reading rows of a view in bounded steps, each from what is committed at its time, or of one state over many steps.
+//! Reads of rows of a view in bounded steps, each of what is committed at its time, or all of one state.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -1,4 +1,4 @@
-//! The records of a view: what stands in the values of the keys of `keys.rs`. Each begins with a version byte.
+//! Records of a view: the values of the keys of `keys.rs`. Each begins with a version byte.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

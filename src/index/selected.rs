@@ -1,11 +1,11 @@
-//! Declared selectors: the changes of a shard that a selector takes, so that a feed need not match all of them.
+//! Index of a declared selector: the changes of a shard that the selector matches, so that a feed need not match all.
 //!
-//! A design document of the language `query` declares a selector as one of its `filters`. Its index has a row under the
-//! sequence of each document of which some leaf matches, tombstones too, by itself or seen with the conflicts.
+//! A design document of the language `query` declares a selector as one of its `filters`. The index has a row under the
+//! sequence of each document of which some leaf matches, tombstones included, by itself or together with its conflicts.
 //! Promises, for the changes up to the index's position: a change that a feed would show is among the rows, in each
-//! style. A row may be too much: what became of its document is matched when it is read, and one whose document changed
-//! since is passed over. So an index that is behind makes no answer wrong: what lies behind its position is for the
-//! reader to match.
+//! style. There may be rows too many: the reader matches the document of each row again, and skips a row whose document
+//! has changed since. So an index that is behind makes no answer wrong: the reader matches all changes behind its
+//! position.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

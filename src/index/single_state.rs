@@ -1,8 +1,8 @@
-//! Readings of several steps that are of one state of an index's rows.
+//! Reads of several steps that are of one state of an index's rows.
 //!
-//! Each step reads a view of the store of its own. Where that shows another state than the one before it the reading
-//! begins anew; one that began anew several times holds up the commits of rows until it is done. No view of the store
-//! is held between steps: a store file grows while one is.
+//! Each step reads a view of the store of its own. If that view shows another state than the one before it, the read
+//! begins again; a read that began again several times blocks the commits of rows until it is done. No view of the
+//! store is held between steps, because a store file grows while one is held.
 
 use tokio::sync::RwLockReadGuard;
 

@@ -1,11 +1,12 @@
-//! Where every eighth row of a block stands, so that counting rows up to a place reads a few of them and not a block.
+//! Sparse offsets inside a block of view rows: the position of every eighth row. Counting the rows before a key then
+//! reads at most eight rows instead of the block.
 //!
-//! Blocks of sums (`sums.rs`) are 64 rows long on average: a count that ends within one had to read its rows up to
-//! there, for the offset of each query and in each range. The rows that a count reads are noted here, and how many rows
-//! lie before the block; the next one begins with the last noted row.
+//! Blocks of sums (`sums.rs`) have 64 rows on average. A count that ends within a block had to read its rows up to
+//! there, for the offset of each query and in each range. This module remembers the rows that a count reads, and the
+//! number of rows before the block; the next count begins at the last remembered row.
 //!
-//! Promises: the notes of a block agree with its rows as long as its own rows do not change ([`Steps::touch`]), and how
-//! many rows lie before it until any row changes (the moment beside it).
+//! Promises: the offsets of a block agree with its rows as long as its own rows do not change ([`Steps::touch`]); the
+//! number of rows before the block holds until any row changes (the moment beside it).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

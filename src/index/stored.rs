@@ -1,12 +1,12 @@
-//! Sums of blocks of rows that are stored beside the rows, so that the first reduction after a start need not read all
-//! rows again: one record for about 512 of them.
+//! Sums of blocks of rows that are stored beside the rows: one record for about 512 rows. The first reduction after a
+//! start reads these records instead of all rows.
 //!
-//! They are written behind queries that have read rows for them, never while a view is built. The commit that changes
-//! rows removes the records of their blocks; the view's header says that records are kept. A version that does not
-//! know of them writes headers that do not say so, and makes all of them void. So they never differ from the rows,
-//! whatever a crash leaves: what one commit wrote of rows, header and records is there as a whole, or not at all.
+//! Queries that have read rows write the records afterwards; a build never does. The commit that changes rows removes
+//! the records of their blocks, and the view's header says that records are kept. A version that does not know of
+//! records writes headers without that mark, which makes all records void. So records never differ from the rows: what
+//! one commit wrote of rows, header and records is there as a whole after a crash, or not at all.
 //!
-//! Assumes that the one that writes rows of an index holds its writer's lock.
+//! Assumes that the writer of an index's rows holds the index's writer lock.
 
 use std::ops::ControlFlow;
 

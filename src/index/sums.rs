@@ -1,14 +1,14 @@
 //! Reductions of blocks of rows, kept in memory: a reduction over a range adds up blocks and reads rows at its edges.
 //!
-//! Blocks of several levels tile the places of a view. Where one ends is a matter of the hash of a row's place alone,
-//! so that all queries share them. They are made by the first query that reads their rows and forgotten when one of
-//! these changes; then only their rows are read again. A cold view costs a scan once, a warm one O(log n) of its rows.
-//! What was asked for as a whole, such as a group, is kept beside them: asked for again, it costs one look. The blocks
-//! of one level are stored, too (`stored.rs`), and taken in after a start.
+//! Blocks of several levels tile the keys of a view. The hash of a row's key alone decides where a block ends, so that
+//! all queries share the blocks. The first query that reads the rows of a block makes its sum; a change of these rows
+//! drops it, and only these rows are read again. A query of a view without sums in memory scans it once; later ones
+//! read O(log n) rows. A sum that was asked for as a whole, such as a group, is kept beside the blocks: asked for
+//! again, it costs one lookup. The blocks of one level are stored, too (`stored.rs`), and loaded after a start.
 //!
-//! Promises: blocks are those of one state of the rows, that behind the last write that has ended (`Sums::state`). A
-//! walk that reads rows of another state takes no block and adds none. While it says so (`Sums::knows_stored`) each
-//! block that is stored is here, too.
+//! Promises: blocks are of one state of the rows, that after the last write that has ended (`Sums::state`). A reduction
+//! that reads rows of another state uses no block and adds none. While `Sums::knows_stored` holds, each stored block is
+//! in memory, too.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

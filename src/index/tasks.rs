@@ -27,7 +27,7 @@ pub struct IndexTask {
     pub number: u64,
     /// Whose index.
     pub owner: Owner,
-    /// Changes taken in so far.
+    /// Changes indexed so far.
     pub done: u64,
     /// Changes to take in.
     pub total: u64,
@@ -94,7 +94,7 @@ impl Tasks {
 }
 
 impl Listed {
-    /// Says how many changes are taken in.
+    /// Reports how many changes are indexed.
     pub fn done(&self, done: u64) {
         let (now, wall) = (self.env.now(), self.env.wall());
         self.tasks.with(|list| {

@@ -1,4 +1,4 @@
-//! Builds over a real store: rows follow their documents, restarts go on, removals remove.
+//! Builds over a real store: rows follow their documents, builds resume after a restart, removals remove everything.
 
 mod stored;
 

@@ -1,10 +1,11 @@
-//! Whether the rows of a view can be trusted to reduce. CouchDB reduces rows while it builds the one index that all
-//! views of a design document have: a value that `_stats` refuses fails every query of them, whatever rows it asks for
-//! (`conformance/cases/views`). Here rows are reduced when they are asked for, and each view has an index of its own.
+//! Check whether the rows of a view can be reduced. CouchDB reduces rows while it builds the one index that all views
+//! of a design document share: a value that `_stats` refuses fails every query of these views, whatever rows it asks
+//! for (`conformance/cases/views`). settee reduces rows when a query asks for them, and each view has an index of its
+//! own.
 //!
-//! Where all is well this costs next to nothing: a view whose values all are numbers says so in its header, what was
-//! found of a design document is remembered up to the shard's sequence, and of a view with other values up to the next
-//! change of its rows.
+//! The check costs next to nothing in the usual case: the header of a view whose values all are numbers says so, the
+//! result for a design document is remembered up to the shard's sequence, and that for a view with other values up to
+//! the next change of its rows.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;

@@ -1,4 +1,4 @@
-//! The commit of a batch of a build: rows and positions of one or more indexes of a shard copy, at once.
+//! Commit of a batch of a build: rows and positions of one or more indexes of a replica, in one transaction.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ pub const REBALANCE_ANSWERS: Duration = Duration::from_secs(2);
 /// Purged revisions that a copy keeps in memory, the last ones, 8 bytes each: an edit that reaches it behind a purge of
 /// its revision is recognized by them. Such an edit is late by as long as a call between nodes may take.
 pub const PURGES_REMEMBERED: usize = 4096;
-/// Documents that a copy asks another for at a time while it takes in what it lacks, where they are small.
+/// Documents that a copy asks another for at a time while it applies what it lacks, where they are small.
 pub const DOCS_PER_PULL: usize = 256;
 /// Bytes of documents that it asks for at a time; a larger document comes alone.
 pub const PULL_BYTES: usize = 1 << 20;
@@ -42,6 +42,8 @@ pub const EDIT_BYTES_PER_STEP: usize = 4 << 20;
 pub const TREE_NODE_BYTES: usize = 64;
 /// Bytes of these answers: they name whole histories, of a thousand revisions each.
 pub const ANSWERS_KEPT_BYTES: usize = 16 << 20;
+/// Bytes of a body's text from which the term of its revision is not kept beside it.
+pub const TERM_OF_TEXT_BYTES: usize = 1 << 20;
 /// Bytes of one piece of a message between nodes: large enough to be cheap, small enough not to delay a heartbeat.
 pub const CLUSTER_CHUNK_BYTES: usize = 32 << 10;
 /// Bytes of one frame's payload: a piece and what stands before it.

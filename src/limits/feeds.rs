@@ -1,4 +1,4 @@
-//! How long an answer of `_changes` follows what is written while it is read.
+//! Time limit of an answer of `_changes` that follows writes while it is read.
 
 /// Times that an answer of `_changes` goes on in a range for what changed since it began.
 pub const CHANGES_ENDS_MOVED: usize = 4;

@@ -1,4 +1,4 @@
-//! Limits of what a stranger can make the node say or hold.
+//! Limits of what an unauthenticated client can make the node log or hold.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From which size on the text of a document is compressed, and its copies in memory are worth care.
+//! Sizes from which on the text of a document is compressed, and its copies in memory are counted.
 
 /// Bytes of a value from which on it goes into a memtable without a copy in the buffer for small ones.
 pub const MEMTABLE_SCRATCH_BYTES: usize = 1 << 20;
@@ -11,3 +11,5 @@ pub const BODY_SAMPLE_BYTES: usize = 64 << 10;
 /// Bytes of a request's body up to which room for it is made at once where its length is told; memory is taken as it
 /// comes.
 pub const HTTP_BODY_ROOM_BYTES: u64 = 256 << 20;
+/// Bytes of a value from which it is written into the journal by itself, and not copied into the frame before.
+pub const JOURNAL_LARGE_VALUE_BYTES: usize = if cfg!(any(test, feature = "sim")) { 1 << 10 } else { 1 << 20 };

@@ -1,4 +1,4 @@
-//! What one request, one client and all of them together may take of a node: memory, time, places.
+//! Limits of one request, one client and all clients together: memory, time, places.
 
 use std::time::Duration;
 

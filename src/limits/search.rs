@@ -1,4 +1,4 @@
-//! Full-text search: what a query, an index and a node's open indexes may take.
+//! Limits of full-text search: a query, an index and a node's open indexes.
 
 /// Bytes of one stored piece of a segment: what a search reads at once.
 pub const SEARCH_PIECE_BYTES: usize = 256 << 10;

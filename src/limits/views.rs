@@ -1,4 +1,4 @@
-//! How much of a reduction is of one state of a range's index: it is in memory as a whole.
+//! Sizes of reductions that are read as one state of a range's index, which is held in memory.
 
 /// Groups that a range reduces at once, and keys whose groups are read together.
 pub const GROUPS_AT_ONCE: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What can be done with a data directory while no node runs on it. Lines for people go to `say`.
+//! Operations on a data directory while no node runs on it. Lines for the operator go to `say`.
 
 use std::fmt;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! What a node counts of itself. Every part of the node reaches its node's [`Metrics`] through
+//! Metrics of a node. Every part of the node reaches its node's [`Metrics`] through
 //! [`Env::metrics`](crate::world::Env::metrics); `http::stats` shows them.
 //!
 //! Names and descriptions follow CouchDB's tree of statistics where it has them; those below `settee` are our own. A
@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use super::workers::Workers;
 
 /// Defines an enum of metrics with the path and the description of each.
 macro_rules! metrics {
@@ -105,6 +107,7 @@ pub struct Metrics {
     counters: Vec<AtomicU64>,
     gauges: Vec<AtomicU64>,
     histograms: Vec<Mutex<Distribution>>,
+    workers: Workers,
 }
 
 impl Default for Metrics {
@@ -113,11 +116,17 @@ impl Default for Metrics {
             counters: Counter::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             gauges: Gauge::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             histograms: Histogram::ALL.iter().map(|_| Mutex::default()).collect(),
+            workers: Workers::default(),
         }
     }
 }
 
 impl Metrics {
+    /// The background workers of the node.
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// Counts one.
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);

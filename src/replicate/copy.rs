@@ -1,5 +1,5 @@
-//! Brings the documents of a page of changes to the target: asks what it lacks, fetches that in pieces of bounded size,
-//! writes it. What the target will not take is counted and listed, and holds up nothing.
+//! Transfer of the documents of a page of changes to the target: it asks what the target lacks, fetches that in pieces
+//! of bounded size, and writes it. Documents that the target refuses are counted and listed, and stop nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Replications that documents ask for: those of the databases `_replicator` and `X/_replicator`.
+//! Replications that documents configure: those of the databases `_replicator` and `X/_replicator`.
 //!
-//! A task follows each such database. A document starts its replication, a changed one starts it anew, a deleted one
-//! ends it. A one-shot replication that is done is noted in its document (`_replication_state` and what belongs to it);
-//! what fails is tried again with growing pauses and leaves the document alone; a document that cannot be understood
-//! is noted as failed. What is noted holds across restarts: such a document does not start again until its state is
-//! taken out of it. In a cluster every node follows the databases and each document belongs to one of the nodes that
-//! are up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (`conformance/cases/server`
-//! ).
+//! A task follows each such database. A document starts its replication, a changed one restarts it, a deleted one ends
+//! it. The end of a one-shot replication is recorded in its document (`_replication_state` and what belongs to it). A
+//! failed replication is tried again with growing pauses, and its document stays unchanged; a document that cannot be
+//! understood is marked as failed. The mark holds across restarts: such a document does not start again until its state
+//! is removed from it. In a cluster every node follows the databases and each document belongs to one of the nodes that
+//! are up; when nodes come or go, documents change hands. All this is as CouchDB 3.5 was measured
+//! (`conformance/cases/server`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -25,6 +25,7 @@ use crate::document::json::{Object, Value};
 use crate::document::revision::Revision;
 use crate::document::selector::erlang_text;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::world::buggify::{Mutation, mutated};
 use crate::world::sync::Mutex;
 use crate::world::{Abort, Instant, lock};
@@ -164,7 +165,7 @@ impl Replicator {
     pub fn follow_documents(self: &Arc<Self>, cluster: &Cluster, base_url: String) -> Box<dyn Abort> {
         let cluster = cluster.clone();
         let watcher = Watcher { replicator: Arc::downgrade(self), cluster, base_url: base_url.into() };
-        self.env.spawn(watcher.run())
+        self.env.spawn_worker("replicator_databases", "a change of a database", |me| watcher.run(me))
     }
 }
 
@@ -192,7 +193,7 @@ impl Drop for Task {
 }
 
 impl Watcher {
-    async fn run(self) {
+    async fn run(self, worker: Arc<Worker>) {
         let Some(replicator) = self.replicator.upgrade() else { return };
         let (coordinator, env) = (Arc::clone(&replicator.coordinator), replicator.env.clone());
         drop(replicator);
@@ -204,11 +205,13 @@ impl Watcher {
             self.look(&mut followed, &coordinator, name, false);
         }
         while news.changed().await.is_ok() {
+            let run = worker.begin();
             let (events, last) = coordinator.events(seen);
             seen = last;
             for event in events.into_iter().filter(|event| is_replicator_database(&event.name)) {
                 self.look(&mut followed, &coordinator, event.name, event.kind == EventKind::Deleted);
             }
+            drop(run);
             // Writes to any database wake this task: a burst of them is looked at once.
             env.sleep(limits::REPLICATOR_WATCH_PAUSE).await;
         }

@@ -1,7 +1,7 @@
-//! One replication at work: changes are read, what the target lacks is copied (`copy`), checkpoints are written.
+//! One running replication: it reads changes, copies what the target lacks (`copy`), and writes checkpoints.
 //!
-//! Some batches of changes are worked on at once; how far the source was read counts only in their order, so a
-//! checkpoint never covers a change that is not on the target. Memory is bounded by the batches at work.
+//! Several batches of changes are in progress at once; the position in the source advances only in their order, so a
+//! checkpoint never covers a change that is not on the target. Memory is bounded by the number of batches.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ pub enum ReplicateError {
         /// The database's address without credentials.
         url: String,
     },
-    /// The peer knows who asks, who may not.
+    /// The peer has authenticated the user, who lacks the right.
     Forbidden {
         /// The database's address without credentials.
         url: String,

@@ -1,4 +1,4 @@
-//! One replication of this node: what it is, how it fares, and the loop that drives it through failures and slots.
+//! One replication of this node: its definition, its state, and the loop that drives it through failures and slots.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The replications that run on this node: started, listed, cancelled.
 //!
 //! They live in memory and end with the node; `job` drives each. A continuous one that fails is tried again with
-//! growing pauses, and so is any that a document asked for (`documents`); another one-shot one answers its failure to
-//! who waits for it.
+//! growing pauses, and so is any that a document configured (`documents`); another one-shot one answers its failure to
+//! the request that waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ pub struct Standing {
     pub pending: u64,
     /// Jobs that wait after a failure.
     pub crashing: u64,
-    /// The ids of those whose targets lack something, with the time since when, and the changes left as far as known.
+    /// The ids of jobs whose targets lack something, with the time since when, and the changes left as far as known.
     pub behind: Vec<(String, Duration, u64)>,
 }
 

@@ -52,7 +52,7 @@ impl LocalPeer {
             DatabaseError::Unavailable(error) => DatabaseError::Unavailable(error).into(),
             _ => ReplicateError::DatabaseMissing { url: self.shown.clone() },
         })?;
-        // System databases have rules of their own above this layer: only those who stand above the rules get in.
+        // System databases have rules of their own above this layer: only callers above the rules are admitted.
         let class = if self.name.starts_with('_') { Class::ServerAdmin } else { Class::Member };
         self.allow(&database, class)?;
         Ok(database)
@@ -129,7 +129,7 @@ impl LocalPeer {
         let left = |time_limit: Duration| time_limit.saturating_sub(self.env.now().since(begun));
         let mut rows = Vec::new();
         'read: loop {
-            // Boxed, so that who waits does not hold the memory of reading.
+            // Boxed, so that a waiting future does not hold the memory of reading.
             while let Some(page) = Box::pin(changes.next()).await? {
                 // A filter can leave out all rows of many pages.
                 self.track.moved();

@@ -1,4 +1,4 @@
-//! What comes of a replication that a document asked for, written into the document.
+//! Results of a replication that a document configured, written into the document.
 //!
 //! `completed` and `failed` hold across restarts. With `[replicator] update_docs` a document also says when its
 //! replication is under way (`triggered`) and when it failed and is tried again (`error`), as before CouchDB 2.1.

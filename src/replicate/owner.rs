@@ -1,5 +1,5 @@
-//! Which node of a cluster a replication belongs to. All nodes that see the same nodes up come to the same answer
-//! without asking each other.
+//! The owner of a replication in a cluster. All nodes that see the same nodes up choose the same owner without asking
+//! each other.
 
 use crate::cluster::{Cluster, NodeName};
 use crate::world::buggify::{Mutation, mutated};

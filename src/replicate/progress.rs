@@ -1,4 +1,4 @@
-//! How far a replication is: what its run tells those who list it, watch over it or measure it.
+//! Progress of a replication: its run reports it to lists, to the stall detection and to metrics.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

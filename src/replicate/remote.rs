@@ -93,7 +93,7 @@ impl RemotePeer {
         if status.is_success() { Ok(value) } else { Err(self.failure(asked, status, &value)) }
     }
 
-    /// What an answer other than success means. `asked`: the request, for those who read of it.
+    /// What an answer other than success means. `asked`: the request, for the message.
     fn failure(&self, (method, below): (&Method, &str), status: StatusCode, answer: &Value) -> ReplicateError {
         match (status.as_u16(), &self.user) {
             (401, Some(user)) => ReplicateError::WrongCredentials { origin: self.url.origin(), user: user.clone() },
@@ -528,7 +528,7 @@ async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<(Statu
     Ok((whole.status, whole.value, whole.bytes))
 }
 
-/// A request without an answer, named for those who read of it.
+/// A request without an answer, named for the message.
 fn unanswered(call: &Call, error: ClientError) -> ReplicateError {
     match ReplicateError::from(error) {
         ReplicateError::Failed { error, reason } => {

@@ -1,4 +1,4 @@
-//! What `POST /_replicate` asks for: endpoints, options, and the identity that they make up. Pure.
+//! The request of `POST /_replicate`: endpoints, options, and the identity that they make up. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
-//! Who runs when more replications are asked for than are to run at once (`[replicator] max_jobs`).
+//! Scheduler of replications, for more of them than may run at once (`[replicator] max_jobs`).
 //!
-//! A job runs while it has a slot. Turns are given in the order of asking. While others wait, continuous jobs that have
-//! run longest make way now and then, a few at a time.
+//! A job runs while it has a slot. Slots are given in the order of requests. While other jobs wait, the continuous jobs
+//! that have run longest give up their slots at intervals, a few at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

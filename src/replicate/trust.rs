@@ -1,4 +1,4 @@
-//! Whom a replication over https trusts, and what it presents: options of the section `[replicator]`.
+//! Trusted authorities and client certificates of replications over https: options of the section `[replicator]`.
 
 use std::path::PathBuf;
 

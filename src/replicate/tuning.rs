@@ -1,4 +1,4 @@
-//! How a replication works: as its request says, else as the section `[replicator]` says, else as CouchDB does.
+//! Tuning of a replication: values of its request, else of the section `[replicator]`, else CouchDB's defaults.
 
 use std::sync::Arc;
 use std::time::Duration;

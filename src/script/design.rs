@@ -1,7 +1,6 @@
-//! What a design document must look like to be stored: types of members, names of reduces, functions that are compiled.
+//! Checks of design documents before they are stored: types of members, names of reduces, functions that compile.
 //!
-//! Wordings and the order of checks are those that CouchDB 3.5 was measured to have (`conformance/cases/documents`
-//! ).
+//! Wordings and the order of checks are those that CouchDB 3.5 was measured to have (`conformance/cases/documents`).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! What runs the functions of one design document: a runtime of our own, here or in a process of its own, or a program
-//! that speaks the line protocol.
+//! Engines that run the functions of one design document: a QuickJS runtime, in this process or in one of its own, or a
+//! program that speaks the line protocol.
 
 use std::sync::Arc;
 use std::time::Duration;

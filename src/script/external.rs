@@ -3,7 +3,7 @@
 //!
 //! The program is started for a design document on a worker, kept while the worker keeps the document's functions, and
 //! killed when it does not answer in time. Answers are those of `driver.js`, so that callers see no difference. Lists
-//! and rewrites are not part of what is asked of such programs.
+//! and rewrites are not supported in such programs.
 
 use std::io;
 use std::time::Duration;

@@ -1,11 +1,12 @@
-//! Which waiting call gets the next free worker: shares by database, then by user.
+//! Fair queue of script calls: the choice of the call that gets the next free worker, by shares of databases, then of
+//! users.
 //!
 //! A database whose functions never return must not keep the functions of other databases from running. So the next
 //! call is one of the database that has the fewest calls running, then of the user who has; among equals a validation
-//! goes first, then the database that has used the least lately, then who came first. Some workers are kept: the last
-//! free ones are given only to databases that have nothing running, and only for validation, or where the database has
-//! used little lately. A design document one of whose functions was stopped for time stands behind all others for a
-//! while, and gets no kept worker.
+//! goes first, then the database that has used the least lately, then the oldest call. Some workers are reserved: the
+//! last free ones are given only to databases that have nothing running, and only for validation, or where the database
+//! has used little lately. A design document with a function that was stopped for time goes behind all others for a
+//! while, and gets no reserved worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,7 +125,7 @@ impl FairQueue {
         granted.await.map_err(|_| ScriptError::Busy)
     }
 
-    /// Gives free workers to those whose turn it is.
+    /// Gives free workers to the calls that are next.
     fn start_next(self: &Arc<Self>) {
         loop {
             let now = self.env.now();

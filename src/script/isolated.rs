@@ -1,11 +1,11 @@
 //! JavaScript in a process of its own (`[settee] script_isolation = process`): both ends of the pipe.
 //!
 //! The node starts its own program as `settee script-host` for each runtime that a worker keeps. Such a process has the
-//! limits of a runtime of the node and one more on its memory; it is killed when it does not answer in time. What
-//! brings it down costs the call that did it: the next one starts another.
+//! limits of a runtime of the node and one more on its memory; it is killed when it does not answer in time. A crash of
+//! the process fails the call that caused it; the next call starts another process.
 //!
 //! The node sends lines of JSON arrays of texts, first `[design document]`, then calls `[what, a, b, c, milliseconds]`.
-//! The first byte of a line that comes back says what it is: [`ANSWER`], [`REFUSED`] or [`LOGGED`].
+//! The first byte of a line that comes back is its kind: [`ANSWER`], [`REFUSED`] or [`LOGGED`].
 
 use std::io::{self, BufRead, Write};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! Functions of design documents: validation, filters, maps. JavaScript runs here, or in processes of this program
 //! (`isolated.rs`), other languages in programs of their own (`external.rs`).
 //!
-//! [`Scripts`] runs them on a few workers (`workers.rs`); maps, which build views, on others that yield to them. A call
-//! waits for a free worker and runs to its end there: a function that never returns costs its own request the time
-//! limit and a worker for as long. What functions see and how their answers are read is written in `driver.js`;
+//! [`Scripts`] runs them on a few workers (`workers.rs`); maps, which build views, on other workers of lower priority.
+//! A call waits for a free worker and runs to its end there: a function that never returns costs its own request the
+//! time limit, and a worker for as long. `driver.js` defines what functions see and how their answers are read;
 //! `design` checks design documents before they are stored.
 
 mod declared;

@@ -1,10 +1,10 @@
-//! Maps that do so little that what they emit is known without the engine: `emit` of members and constants, behind
-//! conditions that compare those.
+//! Interpreter of simple map functions, whose rows are known without the engine: `emit` of members and constants,
+//! behind conditions that compare those.
 //!
 //! [`Plain`] gives the rows that the engine would give. Where that is in doubt for a document (a number that a double
-//! does not hold, a member of a text, a comparison of two types) it gives none, and the engine is asked. Assumes that
-//! all maps of the design document only read (`reader.rs`), so that built-in objects are what they were, and that
-//! documents are canonical text.
+//! does not hold, a member of a text, a comparison of two types) it gives none, and the engine runs. Assumes that all
+//! maps of the design document only read (`reader.rs`), so that built-in objects are unchanged, and that documents are
+//! canonical text.
 
 use std::ops::ControlFlow;
 use std::slice;

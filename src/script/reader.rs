@@ -1,8 +1,7 @@
-//! Whether a function only reads what it is given, as far as its text tells: it need not be kept from changing it.
+//! Analysis of a function's text: whether the function only reads its arguments, which then need not be frozen.
 //!
-//! Knows few words and takes them for harmless in few places; whatever else there is counts as a change. Assumes that
-//! all code that ran before it in the same context was found harmless, too, so that built-in functions are what they
-//! were.
+//! The analysis accepts few words in few places; anything else counts as a change. Assumes that all code that ran
+//! before in the same context was found harmless, too, so that built-in functions are unchanged.
 
 /// A piece of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

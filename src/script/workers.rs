@@ -1,9 +1,10 @@
-//! Threads that run functions, and the runtimes that they keep.
+//! Workers: threads that run functions, and the runtimes that they keep.
 //!
 //! A job has a worker to itself. Each worker keeps the runtimes of the design documents that it ran last, so that a
-//! function is compiled once. A worker that does not come out of one operation, which nothing can interrupt, is given
-//! up with its thread, and another takes its place: it costs the job that it ran, no other. While such a thread runs
-//! on, its program is refused, and above a number of such threads every program is. Who is next is for `fair_queue.rs`.
+//! function is compiled once. A worker that does not return from one operation, which nothing can interrupt, is
+//! abandoned with its thread, and another takes its place: it costs the job that it ran, no other. While such a thread
+//! runs on, its program is refused, and above a number of such threads every program is. `fair_queue.rs` chooses the
+//! next job.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,7 @@ pub(super) struct Workers {
 struct Seats {
     idle: Vec<Seat>,
     made: usize,
-    /// The programs of the threads that were given up and have not come to an end.
+    /// The programs of abandoned threads that have not ended.
     stuck: Vec<Key>,
 }
 
@@ -75,11 +76,11 @@ impl StoreFiles {
 #[derive(Default)]
 pub(super) struct Pulse {
     beats: AtomicBool,
-    /// Whether the job is over, or was given up: the one that sets it first decides.
+    /// Whether the job is over, or was abandoned: the one that sets it first decides.
     settled: AtomicBool,
     /// Whether a function was stopped for time.
     stopped: AtomicBool,
-    /// The job's place in the queue, until it is over or given up.
+    /// The job's place in the queue, until it is over or abandoned.
     turn: Mutex<Option<Turn>>,
 }
 
@@ -110,7 +111,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut seats = self.workers.seats();
         if self.pulse.settled.swap(true, Ordering::Relaxed) {
-            // It was given up: another worker has the place by now.
+            // It was abandoned: another worker has its place by now.
             if let Some(at) = seats.stuck.iter().position(|key| *key == self.key) {
                 seats.stuck.swap_remove(at);
             }
@@ -124,7 +125,7 @@ impl Drop for Lease {
     }
 }
 
-/// Ends the wait for a job, also when its caller went away: a stuck worker is given up then, too.
+/// Ends the wait for a job, also when its caller went away: a stuck worker is abandoned then, too.
 struct Guard {
     workers: Arc<Workers>,
     key: Key,
@@ -212,12 +213,12 @@ impl Workers {
         Ok(Lease { workers, key, seat: Some(seat), pulse })
     }
 
-    /// Runs `work` on a free worker, preferably one that keeps the program's runtime. It is given up when it begins
+    /// Runs `work` on a free worker, preferably one that keeps the program's runtime. It is abandoned when it begins
     /// with no function for a whole `period`.
     ///
     /// # Errors
     /// [`ScriptError::Timeout`] then, and at once while an earlier thread of the program still runs;
-    /// [`ScriptError::Busy`] when too many calls wait, or too many threads were given up.
+    /// [`ScriptError::Busy`] when too many calls wait, or too many threads were abandoned.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         caller: Caller,

@@ -1,8 +1,8 @@
-//! Whether the records of a shard agree with each other: every document, body, row, counter and attachment is read.
+//! Consistency check of a shard's records: every document, body, row, counter and attachment is read and compared.
 //!
-//! For `settee check`, which has the data directory for itself: it reads one view from end to end. It never fails; what
-//! cannot be read is a finding like any other, and the rest is looked at all the same: scans go on behind what is
-//! damaged, and documents that are lost there are named by their rows of changes.
+//! `settee check` uses it and has the data directory for itself, so the check reads one view from end to end. It never
+//! fails: an unreadable record is a finding like any other, and scans continue behind the damage. Documents that are
+//! lost there are named by their rows of changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -255,7 +255,7 @@ impl Check<'_> {
     fn purges(&mut self, last: u64) {
         let floor = self.good("the purge log", purge::floor(self.view, self.shard, last)).unwrap_or_default();
         self.scan("purges", keys::all(self.shard, Kind::Purge), |check, key, value| {
-            check.good("an entry of the purge log", record::decode_purge(value));
+            check.good("an entry of the purge log", record::PurgeRecord::decode(value));
             let number = check.good("the key of a purge", keys::number_of(key));
             if number.is_some_and(|number| number <= floor || number > last) {
                 check.found("the purge log has an entry beyond its ends");

@@ -1,23 +1,24 @@
-//! The rules by which the copies of a range agree on what to collect. Pure; `tests/collection_horizon.rs` is a model of
-//! copies that go by them.
+//! Rules by which the replicas of a range agree on the tombstones to collect. Pure; `tests/collection_horizon.rs` is a
+//! model of replicas that follow these rules.
 //!
-//! Tombstones are collected in rounds. The one that proposes one has every copy write down, durably, which tombstones
-//! it is about and that it knows them all ([`CollectionLog::propose`]); then collects them itself, which decides the
-//! round, and tells the others. A copy that sees a round done elsewhere which it has written down does it, too; one
-//! that has not written it down is restored from an old backup, and must not be read by the others until it gave up
-//! what they all lack. Rounds of different proposers do not depend on each other, so that there is no order to agree
-//! on.
+//! Tombstones are collected in rounds. The proposer of a round has every replica write down, durably, which tombstones
+//! the round covers and that the replica knows them all ([`CollectionLog::propose`]). Then the proposer collects them
+//! itself, which decides the round, and tells the others. A replica that sees a round done elsewhere and has written it
+//! down does the round, too. A replica that has not written it down was restored from an old backup; the others must
+//! not read it until it has discarded what they all lack. Rounds of different proposers do not depend on each other, so
+//! that no order has to be agreed on.
 //!
-//! What an old copy discards is bounded by how far others have read it. So a copy collects only when it has read each
-//! other one from beginning to end since all had written that down ([`CollectionLog::note_read`]): what an older state
-//! of that one holds of the tombstones is behind such a point then.
+//! A restored replica may discard only what others have read of it. So a replica collects only after it has read each
+//! other replica from beginning to end since all had written the round down ([`CollectionLog::note_read`]): whatever an
+//! older state of that replica holds of the tombstones then lies behind such a point.
 //!
-//! More rules are the caller's, and the model shows that each is needed. A copy that has neither done nor written down
-//! what another one has done is not pulled from by that one. Reads do not bring to a copy that collected anything what
-//! it lacks. What a copy collected it keeps as a collection marker until it has applied every other copy behind that
-//! round: who writes the document again builds upon the tombstone as before, for where it is still built upon, the same
-//! words at the root would be what was deleted. What an old copy applies before it has met all others is as old as
-//! what it had. And a copy writes down only what it has had for long enough itself, for those who read its feed.
+//! The callers keep more rules, and the model shows that each is needed. A replica does not pull from another one while
+//! it has neither done nor written down what that one has done. Read repair does not bring to a replica that collected
+//! anything what it lacks. A replica keeps what it collected as a collection marker until it has applied every other
+//! replica behind that round. A write of the document builds on the marker as on the tombstone before; otherwise the
+//! same content at the root would be the deleted revision. What a restored replica applies before it has met all others
+//! counts as being as old as the backup. And a replica writes down only tombstones that it has had for long enough
+//! itself, because of the readers of its feed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

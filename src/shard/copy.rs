@@ -1,4 +1,5 @@
-//! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
+//! [`ShardCopy`], the handle of an open replica, and the two ways to its records: a read step, and a change in the
+//! committer.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -60,7 +61,7 @@ struct Use {
     by_map: Option<u64>,
     /// Whether it reads only what is not in the store file yet.
     unflushed: bool,
-    /// Whether inline reads are tried on the thread of who asks.
+    /// Whether inline reads are tried on the thread of the caller.
     inline: bool,
 }
 
@@ -211,7 +212,7 @@ impl ShardCopy {
     }
 
     /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
-    /// since an edit tells its news to those who listen to its own handle.
+    /// since an edit tells its news to listeners of its own handle.
     pub fn is_idle(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

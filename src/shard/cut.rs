@@ -1,4 +1,4 @@
-//! The end of an online copy: everything that changed lately, of one moment.
+//! The final step of an online snapshot: all recent changes, read at one moment.
 
 use std::ops::ControlFlow;
 
@@ -46,7 +46,7 @@ pub fn cut(
 }
 
 fn ids_of_purges(view: &dyn View, range: &KeyRange, limit: usize) -> Result<Option<Vec<DocId>>, StorageError> {
-    ids(view, range, limit, &|value| Ok(record::decode_purge(value)?.0))
+    ids(view, range, limit, &|value| Ok(record::PurgeRecord::decode(value)?.id))
 }
 
 fn ids(

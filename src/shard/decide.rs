@@ -1,4 +1,4 @@
-//! Whether an edit may happen, and what becomes of its attachments: rules without input or output.
+//! The decision about an edit: conflict check, and the fate of its attachments. Pure.
 
 use super::record::RevData;
 use super::{EditAttachment, KnownBytes, RevPath, RevTree, Revision};

@@ -1,5 +1,6 @@
-//! Edits: decided and stored inside one committer job, so that each sees all edits before it, committed or not.
+//! Edits: decided and stored inside one committer job, so that each edit sees all edits before it, committed or not.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use super::body::BodyRecord;
@@ -12,7 +13,7 @@ use super::{AcceptedEdit, Basis, Edit, EditError, EditOp, RevPath, Revision, Sha
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
-use crate::document::revision::{self, AttachmentDigest};
+use crate::document::revision::AttachmentDigest;
 use crate::storage::StorageError;
 use crate::storage::planted::{Bug, Planted};
 use crate::world::sync::Mutex;
@@ -55,16 +56,30 @@ impl ShardCopy {
     ///
     /// # Panics
     /// When the path of a merge is empty.
-    pub async fn decide(
+    pub async fn decide(&self, edits: Vec<(Edit, Basis)>) -> Result<Vec<Result<AcceptedEdit, EditError>>, ShardError> {
+        self.decide_unpurged(edits, None).await
+    }
+
+    /// As [`ShardCopy::decide`]; with `upto` an edit is refused ([`EditError::Purged`]) whose revision is named by a
+    /// purge that the copy remembers, unless the number of its last purge is `upto`.
+    ///
+    /// # Panics
+    /// When the path of a merge is empty.
+    pub async fn decide_unpurged(
         &self,
         mut edits: Vec<(Edit, Basis)>,
+        upto: Option<u64>,
     ) -> Result<Vec<Result<AcceptedEdit, EditError>>, ShardError> {
         edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
         let has_room = self.0.storage.has_room();
         let inner = Arc::clone(&self.0);
         self.change(move |transaction, planted| {
             let accepted = edits.into_iter().map(|(edit, basis)| match has_room || edit.deleted {
-                true => apply(transaction, edit, &basis, (planted, &inner.purged)),
+                true => {
+                    let looked_at = upto.is_none_or(|upto| upto > 0 && upto == transaction.header.purge_seq);
+                    let guard = Guard { planted, purged: &inner.purged, looked_at };
+                    apply(transaction, edit, &basis, &guard)
+                }
                 false => Ok(Err(EditError::NoRoom)),
             });
             accepted.collect()
@@ -83,15 +98,38 @@ fn bound_path(edit: &mut Edit) {
     }
 }
 
+/// What may stand against an edit beside its document.
+struct Guard<'a> {
+    planted: Planted,
+    purged: &'a Mutex<RecentPurges>,
+    /// Whether purges that name the revision do not matter.
+    looked_at: bool,
+}
+
+impl Guard<'_> {
+    /// Whether a purge names a revision that is not here.
+    fn is_late(
+        &self,
+        transaction: &Transaction<'_, '_>,
+        id: &DocId,
+        rev: &Revision,
+        loaded: &Loaded,
+    ) -> Result<bool, StorageError> {
+        let is_here = || loaded.tree.get(rev).flatten().is_some();
+        Ok(!self.looked_at && !is_here() && names(self.purged, transaction, id, rev)?)
+    }
+}
+
 fn apply(
     transaction: &mut Transaction<'_, '_>,
     edit: Edit,
     basis: &Basis,
-    (planted, purged): (Planted, &Mutex<RecentPurges>),
+    guard: &Guard<'_>,
 ) -> Decision<AcceptedEdit> {
+    let Guard { planted, purged, .. } = *guard;
     let loaded = transaction.load(&edit.id)?;
     match &edit.op {
-        EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
+        EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded, guard),
         EditOp::Merge { path } => {
             let path = path.clone();
             let holds = match basis {
@@ -107,6 +145,9 @@ fn apply(
             };
             if !holds {
                 return Ok(Err(EditError::BasisChanged));
+            }
+            if guard.is_late(transaction, &edit.id, &path.head(), &loaded)? {
+                return Ok(Err(EditError::Purged));
             }
             let before = transaction.header.last_body;
             let merged = merge(transaction, &edit, path, loaded, planted)?;
@@ -133,6 +174,7 @@ fn interactive(
     edit: &Edit,
     named: Option<&Revision>,
     loaded: Loaded,
+    guard: &Guard<'_>,
 ) -> Decision<AcceptedEdit> {
     let marker = if loaded.tree.is_empty() { tombstone_collection::marker_of(transaction, &edit.id)? } else { None };
     let parent = match &marker {
@@ -150,14 +192,17 @@ fn interactive(
     let revpos = if again.is_some() { 1 } else { generation };
     let attachments = decided!(resolve(transaction, edit, base, Some(revpos))?);
     let rev = match again {
-        Some(tombstone) => revision::compute_recreated(tombstone, &edit.body.term, attachments.len()),
+        Some(tombstone) => edit.body.recreated(tombstone, attachments.len()),
         None => {
             let digests: Vec<AttachmentDigest<'_>> = attachments.iter().map(digest).collect();
-            revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests)
+            edit.body.revision(edit.deleted, parent.as_ref(), &digests)
         }
     };
     assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
-    let mut path = RevPath::single(rev.clone());
+    if guard.is_late(transaction, &edit.id, &rev, &loaded)? {
+        return Ok(Err(EditError::Purged));
+    }
+    let mut path = RevPath::single(rev);
     let known = |parent| loaded.tree.path_to(&parent);
     if let Some(ancestors) = marker.or_else(|| parent.and_then(known)) {
         path.ids.extend(ancestors.ids);
@@ -250,19 +295,30 @@ fn lose_sibling(transaction: &mut Transaction<'_, '_>, tree: &mut RevTree<RevDat
 }
 
 /// What a purge of one document removed.
+pub(super) struct Purged {
+    /// The leaves.
+    pub leaves: Vec<Revision>,
+    /// Ancestors that no other leaf had.
+    pub history: Vec<Revision>,
+}
+
+/// Removes those of the revisions that are leaves.
 pub(super) fn purge_document(
     transaction: &mut Transaction<'_, '_>,
     id: &DocId,
     revs: &[Revision],
-) -> Result<Vec<Revision>, StorageError> {
+) -> Result<Purged, StorageError> {
     let mut loaded = transaction.load(id)?;
-    let (purged, dropped) = loaded.tree.purge(revs);
-    if purged.is_empty() {
-        return Ok(purged);
+    let before: Vec<Revision> = loaded.tree.revisions().map(|(rev, _)| rev.clone()).collect();
+    let (leaves, dropped) = loaded.tree.purge(revs);
+    if leaves.is_empty() {
+        return Ok(Purged { leaves, history: Vec::new() });
     }
+    let stays: BTreeSet<&Revision> = loaded.tree.revisions().map(|(rev, _)| rev).chain(&leaves).collect();
+    let history = before.into_iter().filter(|rev| !stays.contains(rev)).collect();
     for data in dropped {
         transaction.drop_body(&data)?;
     }
     transaction.store(id, loaded)?;
-    Ok(purged)
+    Ok(Purged { leaves, history })
 }

@@ -1,4 +1,4 @@
-//! Reading documents by id, in bounded steps.
+//! Reads of documents by id, in bounded steps.
 
 use std::collections::VecDeque;
 

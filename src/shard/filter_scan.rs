@@ -1,8 +1,9 @@
-//! Live documents that a selector takes, in id order: scans match stored text where it lies and copy only what matches.
+//! Filter scan: live documents that a selector matches, in id order. It matches the stored text in place and copies
+//! only documents that match.
 //!
-//! Document records are read in id order, a group at a time; their bodies as one range where they were written
-//! together, one by one where not. Design documents are left out. Steps are bounded as those of `list.rs`, with the
-//! same promise.
+//! Document records are read in id order, a group at a time; their bodies are read as one range where they were written
+//! together, else one by one. Design documents are left out. Steps are bounded like those of `list.rs`, with the same
+//! promise.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

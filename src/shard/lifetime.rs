@@ -1,4 +1,4 @@
-//! Shard numbers: given out once, and their data removed in the background when a shard goes.
+//! Shard numbers: each is assigned once. The data of a removed shard is deleted in the background.
 
 use std::ops::ControlFlow;
 

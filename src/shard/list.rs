@@ -1,7 +1,7 @@
-//! Live documents in id order.
+//! Lists of live documents in id order.
 //!
-//! Each step re-seeks behind the last row, so that no view outlives it: a document that does not change while a list is
-//! read appears exactly once; a changed one appears as it was or as it is.
+//! Each step seeks again behind the last row, so that no view of the store lives longer than a step. A document that
+//! does not change while a list is read appears exactly once; a changed one appears in its old or its new form.
 
 use std::ops::ControlFlow;
 

@@ -1,12 +1,12 @@
-//! One copy of one range of a database: the place where documents live.
+//! One replica of one range of a database: the place where documents are stored.
 //!
 //! A [`ShardCopy`] decides edits inside the node's committer, so that all edits of all callers share commits and each
-//! sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
+//! edit sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
 //! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
 //!
-//! Costs: an edit reads the document's record, the shard's header and one summary per level of the two orders, which
-//! are some 32 to the power of the level apart; sums over ranges, ranks and `pending` read some 20 records per level.
-//! No count is ever made by a scan.
+//! Costs: an edit reads the document's record, the shard's header and one summary per level of the two orders; a level
+//! has about a 32nd of the entries of the level below. Sums over ranges, ranks and `pending` read some 20 records per
+//! level. No count is ever made by a scan.
 
 mod body;
 mod changes;
@@ -188,6 +188,8 @@ pub enum EditError {
     },
     /// The disk is nearly full: only tombstones are taken.
     NoRoom,
+    /// A purge that the copy remembers names the revision, and the edit may be older than that purge.
+    Purged,
 }
 
 /// What a read wants of a document.
@@ -350,6 +352,16 @@ pub struct PurgeInfo {
     pub id: DocId,
     /// The purged leaves.
     pub revs: Vec<Revision>,
+    /// Ancestors that went with them: a copy that has one of these as a leaf lacked the purged one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Revision>,
+}
+
+impl PurgeInfo {
+    /// All revisions that it says are gone.
+    pub fn gone(&self) -> impl Iterator<Item = &Revision> {
+        self.revs.iter().chain(&self.history)
+    }
 }
 
 /// When a value was set that has no history, such as a local document: of two the higher one counts everywhere.

@@ -1,4 +1,4 @@
-//! How fast work in the background may go, so that requests come first.
+//! Pace of background work: a limit on its speed, so that requests come first.
 
 use std::time::Duration;
 

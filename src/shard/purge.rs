@@ -1,14 +1,14 @@
-//! Purging leaves with their log, and compaction: the two ways in which revisions' content goes for good.
+//! Purges of leaves with their log, and compaction: the two ways in which content of revisions is removed for good.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use super::edit::purge_document;
+use super::edit::{Purged, purge_document};
 use super::keys::{self, Kind};
 use super::list::bounded_scan;
-use super::record::{self, DocRecord, Header, RevData};
+use super::record::{self, DocRecord, Header, PurgeRecord, RevData};
 use super::transaction::Transaction;
 use super::{Pace, PurgeInfo, RevTree, Revision, ShardCopy, ShardError, ShardId, Sizes};
 use crate::document::id::DocId;
@@ -29,10 +29,27 @@ impl ShardCopy {
         self.change(move |transaction, _| {
             let mut out = Vec::with_capacity(items.len());
             for (id, revs) in items {
-                out.push(purge_document(transaction, &id, &revs)?);
-                put_on_record(transaction, &id, &revs);
+                let Purged { leaves, history } = purge_document(transaction, &id, &revs)?;
+                put_on_record(transaction, PurgeRecord { id, revs, history: told(history) });
+                out.push(leaves);
             }
             Ok(out)
+        })
+        .await
+    }
+
+    /// Does what another copy has on record as purged. Ancestors of a purged leaf go, too, where they are leaves: this
+    /// copy lacked what was built upon them.
+    pub async fn purge_as(&self, items: Vec<PurgeInfo>) -> Result<(), ShardError> {
+        self.change(move |transaction, _| {
+            for PurgeInfo { id, revs, mut history, .. } in items {
+                let gone: Vec<Revision> = revs.iter().chain(&history).cloned().collect();
+                history.append(&mut purge_document(transaction, &id, &gone)?.history);
+                history.sort_unstable();
+                history.dedup();
+                put_on_record(transaction, PurgeRecord { id, revs, history: told(history) });
+            }
+            Ok(())
         })
         .await
     }
@@ -44,7 +61,7 @@ impl ShardCopy {
             let first = transaction.header.purge_seq + 1;
             for (id, revs) in items {
                 purge_document(transaction, &id, &revs)?;
-                put_on_record(transaction, &id, &revs);
+                put_on_record(transaction, PurgeRecord { id, revs, history: Vec::new() });
             }
             let key = given_up_key(shard);
             let before = transaction.view.get(&key)?;
@@ -69,6 +86,7 @@ impl ShardCopy {
         let is_given_up = |seq: u64| spans.iter().any(|(first, last)| (*first..=*last).contains(&seq));
         for info in infos.iter_mut().filter(|info| is_given_up(info.purge_seq)) {
             info.revs.clear();
+            info.history.clear();
         }
         Ok(infos)
     }
@@ -76,7 +94,8 @@ impl ShardCopy {
     /// Adds entries to the purge log without purging anything: for a copy of a database that is being made.
     pub async fn note_purges(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
         self.change(move |transaction, _| {
-            items.iter().for_each(|(id, revs)| put_on_record(transaction, id, revs));
+            let records = items.into_iter().map(|(id, revs)| PurgeRecord { id, revs, history: Vec::new() });
+            records.for_each(|record| put_on_record(transaction, record));
             Ok(())
         })
         .await
@@ -175,9 +194,9 @@ impl RecentPurges {
         let oldest = last.saturating_sub(limits::PURGES_REMEMBERED as u64);
         let range = keys::numbers(shard, Kind::Purge, self.upto.max(oldest) + 1, u64::MAX);
         let mut failed = Ok(());
-        view.scan(&range, Direction::Forward, &mut |_, value| match record::decode_purge(value) {
-            Ok((id, revs)) => {
-                self.named.extend(revs.iter().map(|rev| named_hash(&id, rev)));
+        view.scan(&range, Direction::Forward, &mut |_, value| match PurgeRecord::decode(value) {
+            Ok(PurgeRecord { id, revs, history }) => {
+                self.named.extend(revs.iter().chain(&history).map(|rev| named_hash(&id, rev)));
                 let most = limits::PURGES_REMEMBERED;
                 self.named.drain(..self.named.len().saturating_sub(most));
                 ControlFlow::Continue(())
@@ -216,10 +235,15 @@ fn decode_spans(bytes: &[u8]) -> Result<Vec<(u64, u64)>, StorageError> {
 }
 
 /// Adds an entry to the purge log. One without revisions only says that indexes are to look at the document again.
-pub(super) fn put_on_record(transaction: &mut Transaction<'_, '_>, id: &DocId, revs: &[Revision]) {
+pub(super) fn put_on_record(transaction: &mut Transaction<'_, '_>, record: PurgeRecord) {
     transaction.header.purge_seq += 1;
     let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
-    transaction.view.put(key, record::encode_purge(id, revs));
+    transaction.view.put(key, record.encode());
+}
+
+/// What other copies hear of the ancestors of a purged leaf.
+fn told(history: Vec<Revision>) -> Vec<Revision> {
+    if mutated(Mutation::PurgedParentStays) { Vec::new() } else { history }
 }
 
 /// Up to which number purges are not on record, of a shard whose last purge has the number `last`. Above it all are
@@ -249,8 +273,8 @@ fn purge_step(
 ) -> Result<(Vec<PurgeInfo>, Option<KeyRange>), StorageError> {
     let mut infos = Vec::new();
     let rest = bounded_scan(view, range, Direction::Forward, |key, value| {
-        let (id, revs) = record::decode_purge(value)?;
-        infos.push(PurgeInfo { purge_seq: keys::number_of(key)?, id, revs });
+        let PurgeRecord { id, revs, history } = PurgeRecord::decode(value)?;
+        infos.push(PurgeInfo { purge_seq: keys::number_of(key)?, id, revs, history });
         Ok(if infos.len() == left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok((infos, rest))

@@ -1,4 +1,4 @@
-//! The records of a shard: what stands in the values of the keys of `keys.rs`. Each begins with a version byte.
+//! Records of a shard: the values of the keys of `keys.rs`. Each begins with a version byte.
 
 use bytes::Bytes;
 use serde::de::Error as _;
@@ -399,13 +399,53 @@ pub(super) fn decode_register(bytes: Vec<u8>) -> Result<LocalRegister, StorageEr
     Ok(LocalRegister { stamp, document })
 }
 
-/// An entry of the purge log: the document and the purged leaves.
-pub(super) fn encode_purge(id: &DocId, revs: &[Revision]) -> Vec<u8> {
-    let mut out = vec![VERSION];
-    put_bytes(&mut out, id.as_str().as_bytes());
-    put_varint(&mut out, revs.len() as u64);
-    revs.iter().for_each(|rev| put_rev(&mut out, rev));
-    out
+/// What an entry of the purge log says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PurgeRecord {
+    pub id: DocId,
+    /// The purged leaves.
+    pub revs: Vec<Revision>,
+    /// Ancestors that went with them, for no other leaf had them.
+    pub history: Vec<Revision>,
+}
+
+impl PurgeRecord {
+    /// An entry of the purge log: the document and the purged leaves; then, if any, their ancestors.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_bytes(&mut out, self.id.as_str().as_bytes());
+        let mut put = |revs: &[Revision]| {
+            put_varint(&mut out, revs.len() as u64);
+            revs.iter().for_each(|rev| put_rev(&mut out, rev));
+        };
+        put(&self.revs);
+        if !self.history.is_empty() {
+            put(&self.history);
+        }
+        out
+    }
+
+    /// Reads [`PurgeRecord::encode`].
+    pub fn decode(bytes: &[u8]) -> Result<PurgeRecord, StorageError> {
+        let read = || {
+            let mut reader = Reader::new(bytes);
+            reader.version(VERSION)?;
+            let id = DocId::new(reader.str()?);
+            let revs = read_revs(&mut reader)?;
+            let history = if reader.is_empty() { Vec::new() } else { read_revs(&mut reader)? };
+            reader.finish()?;
+            Ok(PurgeRecord { id, revs, history })
+        };
+        read().map_err(damaged("purge record"))
+    }
+}
+
+fn read_revs(reader: &mut Reader<'_>) -> Result<Vec<Revision>, CodecError> {
+    let mut revs = Vec::new();
+    for _ in 0..reader.varint()? {
+        revs.push(read_rev(reader)?);
+    }
+    Ok(revs)
 }
 
 /// The record of a single number.
@@ -425,20 +465,4 @@ pub(super) fn decode_number(bytes: &[u8]) -> Result<u64, StorageError> {
         Ok(number)
     };
     read().map_err(damaged("number"))
-}
-
-/// Reads [`encode_purge`].
-pub(super) fn decode_purge(bytes: &[u8]) -> Result<(DocId, Vec<Revision>), StorageError> {
-    let read = || {
-        let mut reader = Reader::new(bytes);
-        reader.version(VERSION)?;
-        let id = DocId::new(reader.str()?);
-        let mut revs = Vec::new();
-        for _ in 0..reader.varint()? {
-            revs.push(read_rev(&mut reader)?);
-        }
-        reader.finish()?;
-        Ok((id, revs))
-    };
-    read().map_err(damaged("purge record"))
 }

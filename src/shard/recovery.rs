@@ -1,7 +1,7 @@
-//! What can still be read of a shard that is damaged, for tools that bring it elsewhere.
+//! Recovery reads of a damaged shard, for tools that copy what is readable to another place.
 //!
-//! Records of one kind are read in bounded steps, in the order of their keys, and on behind what cannot be read. The
-//! shard's header is not needed.
+//! Records of one kind are read in bounded steps, in the order of their keys, and a scan continues behind what cannot
+//! be read. The shard's header is not needed.
 
 use std::ops::ControlFlow;
 
@@ -40,7 +40,7 @@ impl ShardCopy {
 
     /// The purge log: documents and purged leaves.
     pub fn recover_purges(&self) -> Salvage<'_, (DocId, Vec<Revision>)> {
-        self.recover(Kind::Purge, |_, value| record::decode_purge(value))
+        self.recover(Kind::Purge, |_, value| record::PurgeRecord::decode(value).map(|purge| (purge.id, purge.revs)))
     }
 
     fn recover<T>(&self, kind: Kind, read: Read<T>) -> Salvage<'_, T> {

@@ -1,15 +1,14 @@
-//! Splitting a copy: two child shards on the same node take over its documents while it is read and written.
+//! Split of a replica: two child shards on the same node take over its documents while it is read and written.
 //!
-//! Documents keep their sequences, purges their numbers, so that positions in the old copy are positions in its
-//! child shards, and a child shard's own last sequence tells up to where it has taken over. The pages are read and
-//! taken over one after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which
-//! have no sequence, are written to the child shard, too ([`ShardCopy::mirror_locals`]). At last one committer job
-//! takes over the few changes that are left and ends the old copy ([`ShardCopy::hand_over`]): edits queued behind it
-//! are refused with [`ShardError::Moved`].
+//! Documents keep their sequences and purges keep their numbers, so that a position in the parent shard is a position
+//! in its child shards, and a child shard's last sequence tells how far it has copied the parent. Pages are read and
+//! copied one after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which have no
+//! sequence, are also written to the child shard ([`ShardCopy::mirror_locals`]). Finally one committer job copies the
+//! few remaining changes and ends the parent ([`ShardCopy::hand_over`]): edits queued behind it are refused with
+//! [`ShardError::Moved`].
 //!
-//! Assumes: the bytes of attachments are staged in the child shard before the documents that name them are taken over.
-//! Promises: bodies of leaves are taken over, older ones as little as compaction would; nothing is lost or done
-//! twice.
+//! Assumes: the bytes of attachments are staged in the child shard before the documents that name them are copied.
+//! Promises: bodies of leaves are copied, older ones as compaction would keep them; nothing is lost or done twice.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use super::copy::Inner;
 use super::keys::{self, Kind};
 use super::purge;
-use super::record::{self, Header, SeqRecord};
+use super::record::{Header, PurgeRecord, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
 use super::{fetch, tombstone_collection};
@@ -176,11 +175,11 @@ fn legacy(view: &dyn View, shard: ShardId, (since, purged): (u64, u64), limit: u
         _ => (header.update_seq, header.purge_seq),
     };
     for (purge_seq, row) in rows {
-        let (id, revs) = record::decode_purge(&row)?;
+        let PurgeRecord { id, revs, history } = PurgeRecord::decode(&row)?;
         if fetch::document(view, shard, &id, &Want::Tree)?.is_none() {
             out.gone.push(id.clone());
         }
-        out.purges.push(PurgeInfo { purge_seq, id, revs });
+        out.purges.push(PurgeInfo { purge_seq, id, revs, history });
     }
     Ok(out)
 }
@@ -218,7 +217,8 @@ fn take_over(
     }
     for purge in legacy.purges.iter().filter(|purge| sorter(&purge.id) == child.shard) {
         let key = keys::number_key(child.shard, Kind::Purge, purge.purge_seq);
-        transaction.view.put(key, record::encode_purge(&purge.id, &purge.revs));
+        let PurgeInfo { id, revs, history, .. } = purge.clone();
+        transaction.view.put(key, PurgeRecord { id, revs, history }.encode());
     }
     purge::set_floor(transaction.view, child.shard, legacy.purge_floor);
     let header = &mut transaction.header;

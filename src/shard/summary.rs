@@ -1,11 +1,11 @@
-//! What a set of documents comes to: counts, sizes, and a digest by which copies are compared.
+//! Summary of a set of documents: counts, sizes, and a digest by which replicas are compared.
 //!
 //! A [`Summary`] is an element of a group: the sum over a range can be taken from sums over its parts, in any order,
-//! and a part can be taken out again. All arithmetic wraps, so that a sum never depends on the order of additions.
+//! and a part can be subtracted again. All arithmetic wraps, so that a sum never depends on the order of additions.
 //!
 //! The digest of a document is a 128-bit hash of its id and of the set of its leaves: their revisions, whether they are
-//! tombstones, and names and digests of their attachments. Ancestors, sequences and where bytes lie are left out. So
-//! two copies that hold the same documents have the same digest over any range of ids, whatever the order of their
+//! tombstones, and names and digests of their attachments. It does not cover ancestors, sequences and places of bytes.
+//! So two replicas that hold the same documents have the same digest over any range of ids, whatever the order of their
 //! writes.
 
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
-//! What may be asked of the summaries: sums over ranges of ids, ranks, places, and parts to compare with another copy.
+//! Queries of the summaries: sums over ranges of ids, ranks, positions, and parts to compare with another replica.
 //!
-//! Each answer comes from one view. To find the documents in which two copies differ: compare [`ShardCopy::summary`]
-//! over all ids; where the digests differ, [`ShardCopy::split`] the range on one copy and ask the other for the summary
-//! of each part; once a part is small, compare [`ShardCopy::digests`]. With d differences among n documents that takes
-//! about d log n parts.
+//! Each answer comes from one view. To find the documents in which two replicas differ: compare [`ShardCopy::summary`]
+//! over all ids; where the digests differ, [`ShardCopy::split`] the range on one replica and ask the other for the
+//! summary of each part; once a part is small, compare [`ShardCopy::digests`]. With d differences among n documents
+//! that takes about d log n parts.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Removing a range of keys, a bounded number per job, so that edits never wait for it.
+//! Removal of a range of keys, a bounded number in each job, so that edits never wait for it.
 
 use std::ops::ControlFlow;
 

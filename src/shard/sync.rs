@@ -1,4 +1,4 @@
-//! How a copy stands towards other copies of its range: what they compare before anything else is said.
+//! State of a replica towards the other replicas of its range: the values that a comparison begins with.
 
 use super::purge;
 use super::record::Header;

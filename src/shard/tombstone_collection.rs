@@ -1,10 +1,10 @@
-//! Collecting tombstones: what a copy keeps about that, by the rules of `collection_horizon.rs`.
+//! Tombstone collection on one replica: the state that it keeps, by the rules of `collection_horizon.rs`.
 //!
-//! The collection log is one small value of the shard. A tombstone goes with its history in the commit that counts its
-//! round as done; the purge log gets an entry without revisions, so that indexes and child shards look at the document
-//! again. What was collected leaves a collection marker, its path, until all other copies have collected it, too: who
-//! writes the document again builds upon that. The header counts how often anything was collected, so that where
-//! nothing ever was nothing more is read than before.
+//! The collection log is one small value of the shard. A tombstone is removed with its history in the commit that marks
+//! its round as done; the purge log gets an entry without revisions, so that indexes and child shards read the document
+//! again. A collected tombstone leaves a collection marker with its path, until all other replicas have collected it,
+//! too: a write of the document builds on that path. The header counts how often anything was collected, so that a
+//! shard that never collected anything reads nothing more than before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -19,6 +19,7 @@ use super::edit::purge_document;
 use super::keys::{self, Kind};
 use super::purge::put_on_record;
 use super::record::Header;
+use super::record::PurgeRecord;
 use super::transaction::Transaction;
 use super::{RevPath, Revision, ShardCopy, ShardError, ShardId, Want};
 use crate::document::id::DocId;
@@ -416,7 +417,7 @@ fn drop_leaf(
     }
     let path = tree.path_to(rev);
     purge_document(transaction, id, std::slice::from_ref(rev))?;
-    put_on_record(transaction, id, &[]);
+    put_on_record(transaction, PurgeRecord { id: id.clone(), revs: Vec::new(), history: Vec::new() });
     Ok(path)
 }
 

@@ -1,4 +1,4 @@
-//! One committer job's work on a shard: keeps records, indexes and summaries of each changed document in step.
+//! The work of one committer job on a shard: keeps records, indexes and summaries of each changed document consistent.
 //!
 //! Documents and rows are written as they change; the summaries above them once, at the end, for all changes together.
 

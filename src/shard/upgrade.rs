@@ -1,8 +1,8 @@
-//! Makes the summaries of a shard that an older settee wrote, before anything else is done with it.
+//! Upgrade of a shard that an older settee wrote: builds its summaries before any other use.
 //!
-//! Version 1 of headers and documents had counters in the header only. The way from there goes in bounded steps:
-//! documents are written anew with their digests, then each level above ids and sequences is made of the one below,
-//! and last the header says that all is done. A crash before that begins it again; documents that are new stay.
+//! Version 1 of headers and documents had counters in the header only. The upgrade runs in bounded steps: documents are
+//! rewritten with their digests, then each level above ids and sequences is built from the one below, and at last the
+//! header records that the upgrade is done. After a crash before that it begins again; rewritten documents stay.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -33,6 +33,7 @@ use super::lease::{BlobKey, Hold, Pin, SharedLeases};
 use super::room::Room;
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::wire::hex;
 use crate::world::sync::{Mutex, MutexGuard};
 use crate::world::{Disk, Env, File, OpenMode, Pool};
@@ -135,7 +136,10 @@ impl BlobStore {
             waste: Mutex::default(),
             wasted: Arc::new(Notify::new()),
         });
-        env.spawn(drive_collector(env.clone(), Arc::downgrade(&inner), Arc::clone(&inner.wasted)));
+        let (of, wasted) = (Arc::downgrade(&inner), Arc::clone(&inner.wasted));
+        env.spawn_worker("blob_collection", "a pause or an abandoned upload", |me| {
+            drive_collector(env.clone(), of, wasted, me)
+        });
         BlobStore(inner)
     }
 
@@ -161,7 +165,7 @@ impl BlobStore {
         self.0.wasted.notify_one();
     }
 
-    /// Asks the collector to remove the file of an upload that was given up.
+    /// Asks the collector to remove the file of an upload that was abandoned.
     pub(super) fn abandoned(&self, temporary: PathBuf) {
         self.waste().temporary.push(temporary);
         self.0.wasted.notify_one();
@@ -218,12 +222,14 @@ impl BlobStore {
 }
 
 /// The collector's task; it ends soon after the last handle is gone.
-async fn drive_collector(env: Env, blobs: Weak<Inner>, wasted: Arc<Notify>) {
+async fn drive_collector(env: Env, blobs: Weak<Inner>, wasted: Arc<Notify>, worker: Arc<Worker>) {
     if let Some(inner) = blobs.upgrade() {
         BlobStore(inner).sweep().await;
     }
     while let Some(inner) = blobs.upgrade() {
+        let run = worker.begin();
         BlobStore(inner).collect().await;
+        drop(run);
         tokio::select! {
             biased;
             () = wasted.notified() => {}

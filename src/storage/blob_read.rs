@@ -1,7 +1,7 @@
-//! Reading a blob in bounded steps, as stored or as plain bytes, whole or a range.
+//! Reads of a blob in bounded steps, as stored or as plain bytes, whole or a range.
 //!
-//! A stream holds at most one step of output and one read buffer. Every block is checked
-//! before it is handed on, and a whole read against the content's hash at its end.
+//! A stream holds at most one step of output and one read buffer. Every block is checked before it is handed on, and a
+//! whole read is checked against the content's hash at its end.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;

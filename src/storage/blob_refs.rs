@@ -1,10 +1,10 @@
-//! How many stored revisions name a blob, and the bytes of small blobs, in the ordered store.
+//! Reference counts of blobs, and the bytes of small blobs, in the ordered store.
 //!
 //! ```text
 //!   shard 'r' hash -> u64    stored revisions that name the blob; no key = none
 //!   shard 'i' hash -> bytes  content of a blob that is no file
 //! ```
-//! Both change in the batch of the edit, so that no crash can part them from it.
+//! Both change in the batch of the edit, so that a crash cannot separate them from the edit.
 
 use super::blob::BlobStore;
 use super::kv::{StorageError, View};

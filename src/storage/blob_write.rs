@@ -1,7 +1,7 @@
-//! Writing a blob in bounded steps: compress, hash, write, then sync and give it its name.
+//! Writes of a blob in bounded steps: compress, hash, write, then sync and give the file its name.
 //!
 //! A stream holds at most one step of input and one of output, whatever the upload's size. A writer that is dropped
-//! before [`BlobWriter::finish`] leaves nothing behind but a file for the collector.
+//! before [`BlobWriter::finish`] leaves only a file, which the collector removes.
 
 use std::io::Write;
 use std::mem;

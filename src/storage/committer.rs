@@ -1,15 +1,15 @@
-//! One writer per node: takes whatever is queued, runs each job in order, commits once, then answers all.
+//! The committer: one writer per node, which takes all queued jobs, runs them in order, commits once, then answers all.
 //!
-//! It never waits on purpose: a group forms while the commit before it syncs. A job reads through a [`WriteView`], so
-//! it sees what jobs before it wrote, committed or not; readers see committed states only. A job whose future was
-//! dropped still runs once it is queued. After a failed commit, or an I/O error of a job, all writes of the node stop
-//! for good: what reached the disk is unknown, and going on could contradict it. Restarting the node finds out.
+//! The committer never waits on purpose: a group forms while the commit before it syncs. A job reads through a
+//! [`WriteView`], so it sees what earlier jobs wrote, committed or not; readers see committed states only. A job whose
+//! future was dropped still runs once it is queued. After a failed commit, or an I/O error of a job, all writes of the
+//! node stop for good, because what reached the disk is unknown and further writes could contradict it. A restart of
+//! the node reads what is there.
 //!
-//! One error is no such end: that no more files can be open. A group is not begun while the journal cannot go on for
-//! that reason, its jobs are refused, and a job that could not open what it wanted to read fails alone. Nothing was
-//! written in either case.
+//! The lack of file descriptors is an exception. A group is not begun while the journal cannot open its next file, and
+//! its jobs are refused; a job that cannot open the file that it reads fails alone. Nothing was written in either case.
 //!
-//! The store below makes one group one journal frame and one sync (`layered.rs`).
+//! The store below turns one group into one journal frame and one sync (`layered.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;

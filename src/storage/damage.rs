@@ -1,4 +1,4 @@
-//! What of the stored data was found damaged since the node started: counted, and told in the log once each.
+//! Damage of stored data found since the node started: counted, and logged once for each place.
 
 use std::collections::BTreeSet;
 use std::fmt;

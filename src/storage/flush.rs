@@ -1,9 +1,9 @@
-//! Flushes: frozen memtables into their files, shards that have grown into files of their own.
+//! Flushes: frozen memtables are written into their files, and shards that have grown move into files of their own.
 //!
-//! A shard that outgrows its common file is copied into a new file, which gets its name only when it is whole and
-//! durable; from that moment the shard is served from there alone, also after a crash, and what the common file still
-//! has of it is removed. How large a shard is, is counted by drawing lots: each flush adds a sixteenth of the limit
-//! with a chance that fits the bytes it wrote. So counting costs neither memory nor a write for each small shard;
+//! A shard that outgrows its common file is copied into a new file, which gets its name only when it is complete and
+//! durable. From that moment on the shard is read from that file alone, also after a crash, and its rest in the common
+//! file is removed. The size of a shard is estimated by sampling: each flush adds a sixteenth of the limit with a
+//! probability in proportion to the bytes that it wrote. So small shards cost neither memory nor a write for the count;
 //! before a shard moves it is measured.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use super::planted::Bug;
 use super::reserved;
 use super::tables::Layer;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::world::buggify::{PAUSE, buggify};
 use crate::world::{Env, Pool};
 
@@ -33,7 +34,7 @@ impl LayeredStore {
     /// Starts the task that flushes frozen memtables; it ends when the store is dropped.
     pub fn start_flushing(self: &Arc<Self>, env: &Env) {
         let (work, store) = (Arc::clone(&self.work), Arc::downgrade(self));
-        env.spawn(flush_when_asked(env.clone(), work, store));
+        env.spawn_worker("flush", "a frozen memtable", |me| flush_when_asked(env.clone(), work, store, me));
         // What a restart has replayed may be due at once.
         self.freeze_due();
     }
@@ -242,10 +243,11 @@ impl Drop for FlushOutcome<'_> {
     }
 }
 
-async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>) {
+async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>, worker: Arc<Worker>) {
     loop {
         work.notified().await;
         let Some(store) = store.upgrade() else { return };
+        let _run = worker.begin();
         loop {
             let Some(file) = store.tables().next_flush() else { break };
             env.spawn(flush_until_done(env.clone(), Arc::clone(&store), file));

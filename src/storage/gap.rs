@@ -1,4 +1,4 @@
-//! Where a scan goes on that met damage: the engine refuses it there, so keys are tried until one can be read from.
+//! Search for the end of a damaged gap: the engine refuses to scan inside it, so keys are tried until one can be read.
 
 use std::ops::ControlFlow;
 

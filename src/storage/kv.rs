@@ -99,7 +99,7 @@ pub trait StoreFile: Send + Sync + 'static {
     /// Its size in bytes.
     fn disk_bytes(&self) -> u64;
     /// Gives free space back to the file system, in place, when more than half of the file is free. `Busy`, and nothing
-    /// done, while a view is open; those who want one wait for as long as it works. A crash leaves what was committed.
+    /// done, while a view is open; a reader that wants one waits until it ends. A crash leaves what was committed.
     fn shrink(&self) -> Result<Shrunk, StorageError> {
         Ok(Shrunk::NotDue)
     }
@@ -202,7 +202,7 @@ impl KeyRange {
         KeyRange { start: prefix.to_vec(), end: after_prefix(prefix) }
     }
 
-    /// Whether it takes in `key`.
+    /// Whether `key` lies in it.
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= self.start.as_slice() && self.end.as_deref().is_none_or(|end| key < end)
     }

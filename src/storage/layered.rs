@@ -2,14 +2,14 @@
 //!
 //! Writes go to the journal, then into the active memtable of the shard's file. A memtable that is due is frozen; a
 //! background step writes it to its file in key order, as one durable transaction together with its position
-//! (`flush.rs`), and only then it is dropped. A journal segment goes once every file holds what is in it. Files flush
-//! side by side: a slow one holds back its own shards, and the others only when memory or journal are used up. A view
-//! is a picture of memtables over a snapshot of the file (`view.rs`). Recovery replays the journal into the memtables
+//! (`flush.rs`), and only then is it dropped. A journal segment is released once every file holds what is in it. Files
+//! flush in parallel: a slow file delays its own shards, and the others only when memory or journal are used up. A view
+//! is an image of memtables over a snapshot of the file (`view.rs`). Recovery replays the journal into the memtables
 //! without opening a file, and serves at once.
 //!
-//! That no more files can be open ends nothing. A flush that could not open its file is tried again after a pause:
-//! what it would write is in its memtable and in the journal, and it had not begun. So is the wish to begin a journal
-//! segment (`journal/mod.rs`). Every other error, and this one where something had been written, stops writes.
+//! The lack of file descriptors ends nothing. A flush that could not open its file is tried again after a pause: its
+//! data is in its memtable and in the journal, and it had not begun. The same holds for the start of a journal segment
+//! (`journal/mod.rs`). Every other error, and this one where something had been written, stops writes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -125,7 +125,7 @@ impl LayeredStore {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a new journal segment and gives up those that no file needs any more.
+    /// Begins a new journal segment and releases those that no file needs any more.
     fn checkpoint(&self, journal: &mut Journal) -> Result<(), StorageError> {
         let notes = {
             let tables = self.tables();
@@ -289,7 +289,7 @@ impl Store for LayeredStore {
     }
 
     fn read_permit(&self, shard: u64) -> usize {
-        // Tasks ask, which must not wait for a group that is taken in. Meanwhile a file of a shard's own counts as the
+        // Tasks ask, and must not wait for a group that is applied. Meanwhile a file of a shard's own counts as the
         // one that it would share: never do more reads wait for a file than a read permit lets in.
         match self
             .tables

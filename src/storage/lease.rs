@@ -1,6 +1,6 @@
-//! Which uploaded blobs must stay although no committed edit names them yet.
+//! Leases of uploaded blobs that no committed edit names yet.
 //!
-//! The table is in memory only: after a restart every upload without a committed edit is gone. Rules, which together
+//! The table is in memory only: after a restart every upload without a committed edit is removed. These rules together
 //! make it impossible to remove a blob that an edit names:
 //! - an upload takes its lease before its file gets its final name; the request holds it until its edit is decided, and
 //!   only from then on its time runs;

@@ -1,11 +1,13 @@
-//! The list of the store files of a data directory: a file that was removed is told from one that never was.
+//! Manifest: the list of the store files of a data directory. It tells a file that was removed from one that never
+//! existed.
 //!
 //! ```text
 //!   DIR/store/files    "settee-files: 1", the name of each store file on a line, "crc=HHHHHHHH" of all before it
 //! ```
 //!
-//! A file is listed after its name is durable and before anything counts that only it holds; it leaves the list before
-//! it is removed. So at every moment, a crash included, what is listed is there. The list is replaced as a whole.
+//! A file is listed after its name is durable, and before anything counts that only this file holds; it is taken off
+//! the list before it is removed. So at every moment, a crash included, each listed file exists. The list is replaced
+//! as a whole.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +39,7 @@ pub(super) struct Names {
     pub unsynced: bool,
     /// Files that are being removed.
     pub leaving: BTreeSet<FileId>,
-    /// Files that are listed, missing, and not given up.
+    /// Files that are listed, missing, and not released.
     pub missing: BTreeSet<FileId>,
 }
 

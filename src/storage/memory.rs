@@ -1,4 +1,4 @@
-//! An engine that keeps everything in memory and loses it when dropped: for tests and as the suite's second opinion.
+//! An engine that keeps everything in memory and loses it when dropped: for tests, and as a reference for the suite.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

@@ -1,7 +1,7 @@
-//! Committed writes that a store file does not have yet, in key order; copying one costs nothing.
+//! Memtable: committed writes that a store file does not have yet, in key order. A clone costs nothing.
 //!
-//! An entry is one counted allocation that holds key and value together, so that the tree's nodes hold one pointer for
-//! each: half of the memory of a key and a value of their own.
+//! An entry is one reference-counted allocation that holds key and value together, so that the tree's nodes hold one
+//! pointer for each: half of the memory that separate allocations would take.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

@@ -1,9 +1,9 @@
-//! Bytes that survive: an ordered store with atomic durable batches, one group committer per node, and blob files.
+//! Durable storage: an ordered store with atomic durable batches, one group committer per node, and blob files.
 //!
 //! Layers above see [`Storage`], [`View`], [`WriteView`] and [`Committer`] only; engines are exchangeable behind
 //! [`StoreFile`]. All disk work runs as bounded steps on the pools of the [`Env`](crate::world::Env). Promises: what
 //! [`Committer::submit`] answered survives any crash; readers see committed states only; one failed commit stops all
-//! writes of the node for good, because nobody can tell what of it reached the disk.
+//! writes of the node for good, because it is unknown what of it reached the disk.
 
 pub mod blob;
 mod blob_read;

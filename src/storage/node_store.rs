@@ -1,9 +1,9 @@
-//! What a node opens: the data directory with its lock and format, the ordered store, the committer, the blobs.
+//! The data directory of a node: its lock and format, the ordered store, the committer, the blobs.
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
 //!   DIR/format          "settee-format: 2", 3 where something was collected; a newer number is refused, an older one
-//!                       is taken over
+//!                       is upgraded
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
@@ -150,7 +150,7 @@ struct Inner {
     room: Arc<Room>,
     /// One permit for each read of a store file that may run at once, by [`Store::read_permit`].
     read_permits: Vec<Semaphore>,
-    /// Others for builds of views: who waits for one of those waits for threads that yield to all others.
+    /// Others for builds of views: a caller that waits for one waits for threads of lower priority.
     build_lanes: Vec<Semaphore>,
     /// One file at a time is made smaller.
     shrinking: Semaphore,
@@ -302,6 +302,12 @@ impl Storage {
     pub async fn measure_room(&self, reserve: u64) -> u64 {
         let (room, disk) = (Arc::clone(&self.0.room), self.0.env.disk());
         self.0.env.blocking(Pool::Background, move || room.measure(disk.as_ref(), reserve)).await
+    }
+
+    /// Free bytes of the data directory's file system; `None` where that does not tell.
+    pub async fn free_bytes(&self) -> Option<u64> {
+        let (room, disk) = (Arc::clone(&self.0.room), self.0.env.disk());
+        self.0.env.blocking(Pool::Foreground, move || room.free(disk.as_ref())).await
     }
 
     /// Whether there is room for more; without it, what adds data is to be refused with [`StorageError::NoRoom`].

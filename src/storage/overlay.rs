@@ -1,4 +1,4 @@
-//! Views with writes on top of them: what conflict checks read while earlier writes wait for their commit.
+//! Views with uncommitted writes on top: conflict checks read them while earlier writes wait for their commit.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

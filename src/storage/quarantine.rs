@@ -1,10 +1,10 @@
-//! Store files of single shards in which damage was found: what is known of them, and how they are put away.
+//! Quarantine of damaged store files of single shards: the record of what is damaged, and the removal of the file.
 //!
-//! Damage in a file is found when the file is opened, read or flushed to. One that holds a single shard is noted here,
-//! so that the one that has the same documents elsewhere can make the shard anew and have the file put away. Until then
-//! it is read as far as that is possible, and what is written to it stays in memory and in the journal: a flush to it
-//! ends for good. Once it has used up its own room, what would be written to it is refused, as damage; the node's
-//! writes stop only once what is held back leaves no room for others.
+//! Damage of a file is found when the file is opened, read or flushed to. A damaged file of a single shard is recorded
+//! here, so that a rebuild can make the shard again from other replicas and have the file quarantined. Until then the
+//! file is read as far as that is possible, and writes to it stay in memory and in the journal: no flush to it
+//! succeeds. Once the shard has used up its own room, writes to it are refused as damage; the node's writes stop only
+//! when the writes that are held back leave no room for other shards.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;

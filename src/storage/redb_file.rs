@@ -1,11 +1,12 @@
-//! redb's file: over checksummed blocks, and with damage contained to the pages that it hit.
+//! redb's file: over checksummed blocks, with damage contained to the pages that it hit.
 //!
-//! redb trusts its pages, and after one failed read it refuses all others until it is opened again. So for readers a
-//! page whose blocks do not fit their checksums is a leaf with one pair whose key is empty. No key of ours is empty: a
-//! scan that meets it, or a lookup that finds it beside its key, knows that something is missing there and says so
+//! redb trusts its pages, and after one failed read it refuses all others until it is opened again. So a reader sees a
+//! page whose blocks do not fit their checksums as a leaf with one pair whose key is empty. No key of settee is empty:
+//! a scan that meets the pair, or a lookup that finds it beside its key, reports that something is missing there
 //! (`redb_store.rs`). Such a page must not be written back; a store with damage takes no more commits.
 //!
-//! While a store is opened, written or closed, damage is an error: the engine must not build on half of its records.
+//! While a store is opened, written or closed, damage is an error, because the engine must not continue on incomplete
+//! records.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,7 +28,7 @@ const PLAIN_MAGIC: &[u8; 4] = b"redb";
 /// A leaf page with one pair, key and value empty: type, pad, pairs u16, end of key u32, end of value u32.
 const MISSING_LEAF: [u8; 12] = [1, 0, 1, 0, 12, 0, 0, 0, 12, 0, 0, 0];
 
-/// What is known of a store's file by those who read through redb.
+/// State of a store's file that readers through redb share.
 #[derive(Debug)]
 pub(super) struct Pages {
     file: Arc<dyn File>,

@@ -1,12 +1,12 @@
-//! Room on the disk that nobody else can take: files that are made while the disk is getting full, and removed when the
-//! node needs their bytes.
+//! Reserve: disk space held by files that are made while the disk is getting full, and removed when the node needs
+//! their bytes.
 //!
 //! ```text
 //!   DIR/reserve/run      for deletions, purges, flushes: removed when next to nothing is free
 //!   DIR/reserve/start    for a start: its new journal segment, and repairs of store files that a kill left open
 //! ```
 //!
-//! A disk that compresses gives no promise for them. The start's file is removed by a start only.
+//! A disk that compresses does not guarantee this space. Only a start removes the start's file.
 
 use std::io;
 use std::path::{Path, PathBuf};

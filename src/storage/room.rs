@@ -1,8 +1,8 @@
-//! Whether the disk has room for more.
+//! Free disk space: the check before writes that add data.
 //!
-//! A disk that fills up stops a node for good: the journal cannot be synced, and what was being written is unknown. So
-//! whatever adds data is refused before that, while a reserve is left: for the journal, for flushes of what was
-//! acknowledged, and for deletions, purges and compaction, which make room again.
+//! A full disk stops a node for good: the journal cannot be synced, and the state of the last write is unknown. So
+//! writes that add data are refused before that, while a reserve is left: for the journal, for flushes of acknowledged
+//! writes, and for deletions, purges and compaction, which free space.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +42,11 @@ impl Room {
         }
         reserve::follow(disk, &self.dir, free, reserve);
         free
+    }
+
+    /// The free bytes; `None` where the disk does not tell. Blocks.
+    pub(super) fn free(&self, disk: &dyn Disk) -> Option<u64> {
+        disk.free_bytes(&self.dir).ok().filter(|free| *free != u64::MAX)
     }
 
     pub(super) fn is_left(&self) -> bool {

@@ -1,9 +1,9 @@
-//! Store files give free space back to the file system, after a compaction asked for it.
+//! Shrinking of store files: they return free space to the file system after a compaction asked for it.
 //!
 //! Deleted rows leave free pages, which later writes use; a file that is mostly free is made smaller in place, without
-//! a second copy. To the memtables the work is a flush: no other runs on the file, commits go on, readers wait for as
-//! long as the engine moves pages (`limits::SHRINK_LIVE_BYTES` bounds it). A failure that is not damage stops writes as
-//! that of a flush does.
+//! a second copy. For the memtables a shrink counts as a flush: no other flush runs on the file, commits continue, and
+//! readers wait while the engine moves pages (`limits::SHRINK_LIVE_BYTES` bounds that). A failure that is not damage
+//! stops writes like a failed flush.
 
 use super::flush::FlushOutcome;
 use super::journal::Position;

@@ -1,13 +1,13 @@
-//! What stands beside sled's files: the position that they were last synced with, and what they held then.
+//! The seal beside sled's files: the position at which they were last synced, and a sum of what they held then.
 //!
 //! ```text
 //!   position u64 | rows u64 | sum u64 | crc u32        28 bytes; before 2026-11-22: position u64 | crc u32
 //! ```
 //!
-//! Numbers are little endian; the crc covers what stands before it. sled can lose damaged rows as a whole and say
-//! nothing: the number of rows, and the sum of the checksums that they carry, tell. A crash can leave sled ahead of its
-//! seal, never behind it: by a position, or, while rows go that no position tells of, by a seal without a sum (`rows`
-//! is the highest number then). What a start finds then is the next seal.
+//! Numbers are little endian; the crc covers what stands before it. sled can lose damaged rows as a whole without an
+//! error: the number of rows, and the sum of their checksums, show that. A crash can leave sled ahead of its seal,
+//! never behind it: by a position, or, while rows are removed without a new position, by a seal without a sum (`rows`
+//! is the highest number then). The state that a start finds then becomes the next seal.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! A handle on what is committed that readers share until it changes.
+//! Snapshot cache: one handle on the committed state of a file, which readers share until the state changes.
 //!
-//! To begin a read costs an engine more than most reads take: several locks, and pages on the way to the table. Worse,
-//! its locks are shared with the commit that runs and with readers of low priority, who may lose the processor while
-//! they hold one: a reader waited for up to 10 ms. What is kept here was begun once and serves all readers of that
-//! state, those beside a write, too: until the write ends they may see either state. It goes when the write ends, so
-//! that no reader gets it who comes after the commit.
+//! The start of a read costs an engine more than most reads take: several locks, and pages on the way to the table. Its
+//! locks are also shared with the running commit and with readers of low priority, which may lose the processor while
+//! they hold one: a reader waited for up to 10 ms. The cached handle was opened once and serves all readers of that
+//! state, those during a write included: until the write ends they may see either state. The handle is dropped when the
+//! write ends, so that no reader that comes after the commit gets it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The store files of a node: opened when they are needed, closed again when too many are open.
 //!
-//! Which files are open `open_files.rs` says. A file that was found damaged when it was opened is refused from then on
-//! and not opened again: sled reads all of its log, or copies of it, before it says so.
+//! `open_files.rs` tracks which files are open. A file that was found damaged when it was opened is refused from then
+//! on and not opened again, because sled reads all of its log, or copies of it, before it reports damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -96,7 +96,7 @@ impl DiskStoreFiles {
         guard: Box<dyn Send + Sync>,
     ) -> Result<DiskStoreFiles, StorageError> {
         // What a process before this one renamed may be in the system's memory alone. It counts from here on: what the
-        // files hold is given up elsewhere, in other files and in the journal.
+        // files hold is released elsewhere, in other files and in the journal.
         let aside = dir.with_file_name(QUARANTINE);
         if disk.exists(&aside)? {
             disk.sync_dir(&aside)?;
@@ -457,7 +457,7 @@ mod tests {
         std::fs::remove_file(path(own)).unwrap();
         assert!(open(MissingFiles::Refuse).is_err());
         for _ in 0..2 {
-            // Not given up: the next start finds it missing, too.
+            // Not released: the next start finds it missing, too.
             let store_files = open(MissingFiles::Rebuild).unwrap();
             assert_eq!(store_files.missing(), [own].into());
             assert!(store_files.list().unwrap().contains(&own));

@@ -1,4 +1,4 @@
-//! What every engine must do: each passes these tests, the property test against a `BTreeMap` among them.
+//! Tests that every engine must pass, among them the property test against a `BTreeMap`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

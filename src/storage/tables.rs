@@ -1,7 +1,7 @@
-//! The memtables of a node, one per store file, and the decisions about them: what is frozen, when writers wait.
+//! The memtables of a node, one per store file, and the decisions about them: which is frozen, when writers wait.
 //!
-//! Pure: no disk is touched here. A table holds the shards of its file in key order, so a shard's memtable is a range
-//! of it: a hundred thousand small ones cost their rows and nothing else.
+//! Pure: this module does not touch the disk. A table holds the shards of its file in key order, so a shard's memtable
+//! is a range of it: a hundred thousand small shards cost their rows and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(super) struct FileTable {
     pub flushing: bool,
     /// Why nothing can be flushed to it any more: it is damaged, and marked as being flushed for good.
     pub stuck: Option<StorageError>,
-    /// The file holds all that its shards were given up to this position, durably, as far as known.
+    /// The file holds everything written to its shards up to this position, durably, as far as known.
     pub position: Position,
     /// Changes with each freeze, so that a reader can tell whether the file may have changed under it.
     pub stamp: u64,
@@ -108,7 +108,7 @@ impl Layers {
     }
 }
 
-/// Writes of a group that are taken in at once.
+/// Writes of a group that are applied at once.
 pub(super) struct Part {
     writes: Vec<Entry>,
     /// For the planted bug `HalfBatch`: the first of the second half of the group, where that is here.
@@ -257,7 +257,7 @@ impl Tables {
         Some(std::mem::replace(&mut self.file(aside.file).active, aside.layer))
     }
 
-    /// A group has been taken in.
+    /// A group has been applied.
     pub(super) fn end_group(&mut self, position: Position, journal_bytes: u64) {
         (self.last, self.taking_in, self.journal_bytes) = (position, false, journal_bytes);
     }
@@ -419,7 +419,7 @@ impl Tables {
         }
     }
 
-    /// Gives up for good when nobody has room because of what cannot be flushed; regardless of who waits is told of it
+    /// Gives up for good when nobody has room because of what cannot be flushed; every waiting writer is told of it
     /// then.
     pub(super) fn gives_up(&mut self, budget: &Budget) -> bool {
         let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));

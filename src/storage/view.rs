@@ -1,9 +1,9 @@
-//! Views of the layered store: pictures of memtables over snapshots of store files, taken shard by shard.
+//! Views of the layered store: images of memtables over snapshots of store files, taken shard by shard.
 //!
-//! A shard's picture is taken when the view first touches the shard, so a view opens no file that it does not read, and
-//! from then on the shard stays as it was. What belongs together must therefore lie in one shard. Taking a picture
-//! holds no lock while a file is opened or read: should its memtable be frozen meanwhile, the picture is taken again,
-//! since the file might get ahead of it.
+//! The image of a shard is taken when the view first reads the shard, so a view opens no file that it does not read,
+//! and from then on the shard stays as it was. Data that must be read consistently must therefore lie in one shard. No
+//! lock is held while a file is opened or read: if its memtable is frozen meanwhile, the image is taken again, because
+//! the file might otherwise be ahead of it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -490,7 +490,7 @@ mod tests {
     use super::*;
     use crate::world::tokio_host;
 
-    /// What was sent took longer than a peer may be silent, and was given up although the peer read all the time.
+    /// What was sent took longer than a peer may be silent, and was abandoned although the peer read all the time.
     #[test]
     fn a_large_body_on_a_slow_way_is_no_silence() {
         const BYTES: usize = 32 << 20;

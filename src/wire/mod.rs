@@ -1,4 +1,4 @@
-//! What goes between machines and to disk: compact codecs written by hand, addresses, the HTTP client, TLS.
+//! Encodings between machines and on disk: compact codecs written by hand, addresses, the HTTP client, TLS.
 
 pub mod address;
 pub mod client;

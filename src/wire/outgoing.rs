@@ -1,4 +1,5 @@
-//! The body of a request on its way: given out in small pieces, each noted, so that a slow way is told from silence.
+//! The body of a request while it is sent: in small pieces, each counted, so that a slow connection is told from a
+//! silent one.
 
 use std::io;
 use std::pin::Pin;

@@ -2,7 +2,10 @@
 //!
 //! rustls with ring; time comes from the [`Env`], since certificates have dates. Certificates and keys are PEM. Nothing
 //! here knows the configuration: callers say what to present and whom to trust. Randomness of the handshake is the
-//! operating system's, so the simulator runs without TLS.
+//! operating system's, and in the simulator the world's (`tls/seeded.rs`).
+
+#[cfg(feature = "sim")]
+mod seeded;
 
 use std::fmt;
 use std::io;
@@ -22,6 +25,7 @@ use tokio::sync::OnceCell;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::limits;
+use crate::world::buggify::sometimes;
 use crate::world::{self, BoxStream, Env, Pool};
 
 /// Where systems keep the certificates of the authorities that they trust.
@@ -80,7 +84,7 @@ impl Acceptor {
     /// # Errors
     /// What cannot be read or does not fit together.
     pub fn new(env: &Env, material: &ServerMaterial) -> Result<Acceptor, TlsError> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = provider(env);
         let versions: &[&SupportedProtocolVersion] = if material.tls12 {
             &[&rustls::version::TLS13, &rustls::version::TLS12]
         } else {
@@ -109,8 +113,20 @@ impl Acceptor {
     /// # Errors
     /// What the other side did wrong.
     pub async fn accept(&self, stream: BoxStream) -> io::Result<BoxStream> {
-        Ok(Box::new(self.0.accept(stream).await?))
+        let stream = self.0.accept(stream).await?;
+        sometimes("tls: a server's side shook hands");
+        Ok(Box::new(stream))
     }
+}
+
+/// The cryptography of a new acceptor or connector.
+fn provider(env: &Env) -> Arc<CryptoProvider> {
+    #[cfg(feature = "sim")]
+    if env.host().is_seeded() {
+        return seeded::provider(env);
+    }
+    let _ = env;
+    Arc::new(ring::default_provider())
 }
 
 /// Whose certificates a client takes.
@@ -158,13 +174,15 @@ impl Connector {
         let config = self.0.config.get_or_try_init(|| self.0.read()).await.map_err(io::Error::other)?;
         let host = host.trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
+        let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
+        sometimes("tls: a client's side shook hands");
+        Ok(Box::new(stream))
     }
 }
 
 impl Inner {
     async fn read(&self) -> Result<Arc<ClientConfig>, TlsError> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = provider(&self.env);
         let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(WorldTime(self.env.clone())))
             .with_safe_default_protocol_versions()
             .map_err(|e| error("TLS versions", e))?;

@@ -1,8 +1,9 @@
-//! The simulator's hooks in the node's code: rare turns taken on purpose, points that runs must reach, known bugs.
+//! Hooks of the simulator in the node's code: rare branches taken on purpose, points that runs must reach, planted
+//! bugs.
 //!
 //! Without the feature `sim` every question is answered `false` and costs nothing. With it the answers belong to the
-//! thread: a simulated world runs on one, [`enter`] opens it and [`leave`] tells what was met. Outside of a simulated
-//! world nothing is ever turned.
+//! thread: a simulated world runs on one thread, [`enter`] opens it and [`leave`] tells which points were met. Outside
+//! of a simulated world every answer is `false`.
 
 use std::time::Duration;
 
@@ -81,16 +82,20 @@ pub enum Mutation {
     NodeLossRewinds,
     /// A copy does not ask another one for its purges.
     PurgeNotSpread,
-    /// A copy that takes in another one leaves out deletions.
+    /// A replica that applies another one leaves out deletions.
     TombstoneForgotten,
     /// A copy that looks for differences passes over the first part of what it compares.
     DigestSkipsLeaf,
     /// A write is answered when one copy fewer than asked for holds it.
     AckEarly,
-    /// A copy that takes in another one takes one leaf of each document.
+    /// A replica that applies another one applies one leaf of each document.
     RepairDropsSibling,
     /// A conflict is told although the primary before may have stored the edit.
     LatePrimary,
+    /// Copies do not hear which ancestors went with a purged leaf.
+    PurgedParentStays,
+    /// An edit is stored though its revision was purged and nobody waits for it any more.
+    LateEditStored,
     /// The documents of a database that lost its name are dropped.
     InstanceLosesSide,
     /// Calls by an older map are taken.
@@ -103,7 +108,7 @@ pub enum Mutation {
     AddedFieldRequired,
     /// Two nodes agree on the higher one of their versions.
     HigherVersionAgreed,
-    /// A node that sees other members names those who vote next without a majority of those who vote.
+    /// A node that sees other members names the next voters without a majority of the present voters.
     SeatByMinority,
     /// A copy whose store file is damaged is never made anew.
     DamageStays,
@@ -196,9 +201,12 @@ pub const POINTS: &[&str] = &[
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
     "shrink: a file was made smaller",
+    "tls: a client's side shook hands",
+    "tls: a server's side shook hands",
     "token: a range was read elsewhere because its copy here lacked a write",
     "token: a read waited for a copy that holds a write",
     "write: an edit came after the purge of its revision",
+    "write: an edit whose revision was purged came after its caller had given it up",
     "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];

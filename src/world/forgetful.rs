@@ -1,4 +1,4 @@
-//! For tests: a disk that loses names with the power. What a file holds stays, and so do names that were removed.
+//! A disk for tests that loses names at a power failure. The content of files stays, and so do names that were removed.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
 //! Memory that tasks share within a budget of bytes: bodies of requests and of calls between nodes, documents that are
 //! answered to other nodes or pulled from them.
 //!
-//! A task takes its share before it reads what needs it, and holds it as long as that is in memory. It waits in turn
-//! until so much is left, and holds nothing of the same budget then. One that needs more than there is takes all.
+//! A task takes its share before it reads the data, and holds it as long as the data is in memory. It waits in turn
+//! until its share is free, and holds nothing of the same budget meanwhile. A task that needs more than the budget
+//! takes all of it.
 //!
-//! What is held is counted apart from what is left: a simulated run in which more is held than there is, or in which
-//! somebody keeps a share for ever, is a failed one.
+//! Held bytes are counted apart from free ones: a simulated run fails if more is held than the budget has, or if a task
+//! keeps a share for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! The seam to all that is not ours: clock, randomness, network, disk, tasks.
+//! The seam to everything outside the program: clock, randomness, network, disk, tasks.
 //!
-//! Everything else in the crate reaches the outside through an [`Env`]. Two hosts implement it: [`tokio_host`] for
+//! All other code of the crate reaches the outside through an [`Env`]. Two hosts implement it: [`tokio_host`] for
 //! production and the simulated host of the `settee-sim` crate. Both live in one test binary, hence dyn traits.
 //!
 //! Rules for callers: async code touches memory only; whatever may block (disk, password hashing, compression of large
@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::limits;
 use crate::observe::metrics::Metrics;
+use crate::observe::workers::Worker as BackgroundWorker;
 use sync::{Mutex, MutexGuard};
 
 pub mod buggify;
@@ -159,7 +160,7 @@ pub trait Host: Send + Sync + 'static {
     fn run_blocking(&self, pool: Pool, job: Job);
     /// Runs a short job at once on the thread that asks, where that may hold up its other tasks for a moment, and else
     /// not at all: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none:
-    /// regardless of who asks has to wait and others come between, which is the harder case.
+    /// the caller has to wait and other tasks run in between, which is the harder case.
     fn run_here(&self, _job: &mut dyn FnMut()) {}
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
     /// [`Pool::Build`] yields the processor to all others.
@@ -168,6 +169,10 @@ pub trait Host: Send + Sync + 'static {
     fn budget(&self, limit: Duration) -> Budget;
     /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
     fn random(&self, buffer: &mut [u8]);
+    /// Whether all randomness has to come from [`Host::random`], so that a run can be repeated.
+    fn is_seeded(&self) -> bool {
+        false
+    }
     /// Starts a program of its own: the first word names it, the others are its arguments. Ended when it is dropped.
     /// Hosts without such programs refuse.
     fn process(&self, _command: &[String]) -> io::Result<Box<dyn Process>> {
@@ -427,6 +432,20 @@ impl Env {
     /// Starts a task that nobody waits for.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Box<dyn Abort> {
         self.host.spawn(Box::pin(task))
+    }
+
+    /// Starts a background worker: a task that runs as long as the node does, with an entry in the registry of workers.
+    /// `waits_for` says in a few words which event or pause a run of it waits for.
+    pub fn spawn_worker<F>(
+        &self,
+        name: &'static str,
+        waits_for: &'static str,
+        task: impl FnOnce(Arc<BackgroundWorker>) -> F,
+    ) -> Box<dyn Abort>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(task(self.metrics.workers().enter(name, waits_for)))
     }
 
     /// Starts a task and returns its result later; `None` when it was aborted or panicked.

@@ -1,8 +1,8 @@
-//! A disk on which nothing changes: what is written stays in memory, over the files as they are.
+//! A scratch disk: writes stay in memory, over files that do not change.
 //!
 //! For tools that must open a node's data as the node itself does, recovery included, and leave no trace. Directories
-//! are locked for real. What is written must fit memory. Code that does not use the seam gets a copy of what is below,
-//! in the system's temporary directory.
+//! are locked for real. All writes must fit in memory. Code that does not use the seam gets a copy of the files in the
+//! system's temporary directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;

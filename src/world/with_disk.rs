@@ -56,6 +56,9 @@ impl Host for OtherDisk {
     fn random(&self, buffer: &mut [u8]) {
         self.below.random(buffer);
     }
+    fn is_seeded(&self) -> bool {
+        self.below.is_seeded()
+    }
     fn process(&self, command: &[String]) -> io::Result<Box<dyn Process>> {
         self.below.process(command)
     }

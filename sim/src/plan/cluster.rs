@@ -187,17 +187,6 @@ fn weights(rng: &mut ChaCha8Rng, loses_disks: bool) -> Weights {
     Weights(weights)
 }
 
-/// An operation that only a cluster knows.
-pub(super) fn op(kind: usize, v: u64) -> Op {
-    match kind {
-        0 => Op::TwinWrite { v, brief: false },
-        1 => Op::TwinWrite { v, brief: true },
-        2 => Op::TwinDelete,
-        3 => Op::Pass { v },
-        _ => Op::PassAway,
-    }
-}
-
 /// One run in three is upgraded while it works, some nodes or all of them, and mostly goes back, some nodes or all.
 fn upgrades(plan: &mut Plan) {
     let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ UPGRADED);

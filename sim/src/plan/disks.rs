@@ -1,13 +1,13 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
-//! succeed; and while the disk has no room. The one that trusts what was not made durable, or room that is not there,
+//! succeed; while the disk has no room; and while power fails within flushes. The one that trusts what was not made durable, or room that is not there,
 //! shows it here. Plans at large have the same, more seldom and beside much else (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::scene::{Drawn, fault};
+use super::stage::{Drawn, fault};
 use super::{Fault, TimedFault, TimedOp, WorldPlan};
 
 /// Kinds of operations: those that write documents, shared and own ones, and those that read them.
@@ -64,6 +64,12 @@ fn faults(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
             }
             _ => out.push(fault(at_ms, 0, Fault::NoRoom { for_ms: rng.random_range(6_000..12_000) })),
         }
+    }
+    // In half of the plans power fails within flushes, too.
+    let cuts = if rng.random_range(0..2) == 0 { 3 } else { 0 };
+    for nth in 0..cuts {
+        let (at_ms, down_ms) = (nth * EVERY_MS + rng.random_range(3_000..5_500), rng.random_range(1..=500));
+        out.push(fault(at_ms, 0, Fault::CutFlush { syncs: rng.random_range(1..=3), down_ms }));
     }
     out.sort_by_key(|timed| timed.at_ms);
     out

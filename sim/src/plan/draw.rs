@@ -3,8 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, FeedFilter, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan, cluster};
-use crate::workload::HOSTILE_WAYS;
+use super::{Fault, FeedFilter, FeedMode, HOSTILE_WAYS, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
 
 /// Kinds of operations that one server knows.
 pub(super) const KINDS: usize = 39;
@@ -50,6 +49,7 @@ impl Plan {
             tombstone_ms: 0,
             message_bytes: 0,
             step_rows: 0,
+            tls: false,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);
@@ -92,6 +92,17 @@ impl Plan {
 fn purges_kept(seed: u64) -> Option<u32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ LIMITED);
     (rng.random_range(0..3) == 0).then(|| rng.random_range(1..=3))
+}
+
+/// An operation that only a cluster knows.
+fn op_of_cluster(kind: usize, v: u64) -> Op {
+    match kind {
+        0 => Op::TwinWrite { v, brief: false },
+        1 => Op::TwinWrite { v, brief: true },
+        2 => Op::TwinDelete,
+        3 => Op::Pass { v },
+        _ => Op::PassAway,
+    }
 }
 
 pub(super) fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
@@ -181,7 +192,7 @@ impl Draw<'_> {
             34 => Op::Replicate,
             37 => Op::Keep { filter: self.filter() },
             38 => Op::EndKeep { filter: self.filter() },
-            KINDS.. => cluster::op(kind - KINDS, v),
+            KINDS.. => op_of_cluster(kind - KINDS, v),
             _ => self.own_op(kind, v),
         }
     }

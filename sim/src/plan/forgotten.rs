@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::scene::{Drawn, after, fault};
+use super::stage::{Drawn, after, fault};
 use super::{Fault, Op, TimedFault, TimedOp, WorldPlan};
 
 /// The age at which tombstones are forgotten. They are looked for as often.

@@ -6,7 +6,7 @@
 use rand::RngExt;
 
 use super::draw::pick;
-use super::scene::{Drawn, Stage, after};
+use super::stage::{Drawn, Stage, after};
 use super::{Op, TimedFault, TimedOp, WorldPlan};
 
 /// One plan in so many has no faults.

@@ -281,6 +281,8 @@ pub enum Op {
         /// Makes the document's id.
         v: u64,
     },
+    /// Writes the oldest of those again that was written once.
+    PassOn,
     /// `POST _purge` of the oldest of those.
     PassAway,
     /// Writes a document that is not there, with the same words each time; this client deletes it later.
@@ -432,6 +434,9 @@ pub enum Way {
     FarSends,
 }
 
+/// How many kinds of functions that misbehave there are (`workload::hostile`).
+pub const HOSTILE_WAYS: u32 = 5;
+
 /// All of them; the first two are enough for both ways.
 pub const WAYS: [Way; 4] = [Way::FarFetches, Way::NearFetches, Way::NearSends, Way::FarSends];
 
@@ -517,6 +522,7 @@ impl Op {
             Op::TwinWrite { .. } => "twin write",
             Op::TwinDelete => "twin delete",
             Op::Pass { .. } => "pass",
+            Op::PassOn => "pass on",
             Op::PassAway => "pass away",
             Op::Lay { .. } => "lay",
             Op::Bury { .. } => "bury",
@@ -547,7 +553,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 75] = [
+pub const OPS: [&str; 76] = [
     "shift",
     "groups",
     "feed filtered",
@@ -599,6 +605,7 @@ pub const OPS: [&str; 75] = [
     "twin delete",
     "pass",
     "pass away",
+    "pass on",
     "view",
     "find",
     "feed chosen",

@@ -1,7 +1,8 @@
 //! What was added to plans later, each by draws of its own: all other draws of a seed stay what they were.
 //!
 //! Caps that are small, with documents around and above them; followers by filters, with documents, and backwards;
-//! nodes in maintenance; processes that are killed within a job, directories that are not synced, disks without room.
+//! nodes in maintenance; processes that are killed within a job, directories that are not synced, disks without room;
+//! connections by TLS.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +18,8 @@ const FOLLOWED: u64 = 0xfeu64 << 56;
 const GROUPED: u64 = 0x60u64 << 56;
 /// Draws of its own for maintenance.
 const MAINTAINED: u64 = 0x3au64 << 56;
+/// Draws of its own for TLS.
+const SECURED: u64 = 0x7eu64 << 56;
 /// Draws of its own for caps and sizes.
 const SIZED: u64 = 0x51u64 << 56;
 /// A value carries, from this bit on, how much text goes with it, in units of [`PAD_UNIT`].
@@ -31,6 +34,8 @@ impl Plan {
     /// Adds all of that to a plan of one server, two servers or a cluster.
     pub(super) fn draw_the_rest(&mut self) {
         self.more_faults();
+        // In one run of six.
+        self.world.tls = ChaCha8Rng::seed_from_u64(self.seed ^ SECURED).random_range(0..6) == 0;
         // What is replicated is compared with what was written, and nothing else.
         let keeps = self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Keep { .. }));
         if self.world.nodes == 1 || self.world.n > 0 {

@@ -9,9 +9,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
+use super::stage::{Drawn, Stage, after, fault};
 use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, forgotten, snapshots,
-    two_clusters,
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, forgotten, purges,
+    snapshots, two_clusters,
 };
 
 /// Some plans of each scene, as many as show all that is in them.
@@ -64,10 +65,12 @@ pub enum Scene {
     Maintenance,
     /// One server is killed within syncs and loses power soon after; syncs of directories fail; the disk has no room.
     Disks,
+    /// What was purged stays away: an edit of it is worked off late, and one replica has only what it was built upon.
+    Purges,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 20] = [
+pub const SCENES: [(&str, Scene); 21] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -88,6 +91,7 @@ pub const SCENES: [(&str, Scene); 20] = [
     ("sizes", Scene::Sizes),
     ("maintenance", Scene::Maintenance),
     ("disks", Scene::Disks),
+    ("purges", Scene::Purges),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -127,6 +131,28 @@ impl Scene {
 }
 
 impl Plan {
+    /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
+    pub fn name(&self) -> String {
+        let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
+        Scene::name_of(self).unwrap_or_else(drawn)
+    }
+
+    /// The plan of a seed's name.
+    pub fn named(name: &str) -> Option<Plan> {
+        if let Some(plan) = Scene::plan_named(name) {
+            return Some(plan);
+        }
+        match name.strip_prefix('c') {
+            Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
+            None => name.parse().ok().map(Plan::from_seed),
+        }
+    }
+
+    /// Whether lists are held against what was written while their node was in maintenance.
+    pub fn checks_maintenance(&self) -> bool {
+        Scene::of(self) == Some("maintenance")
+    }
+
     /// The plan of a scene with that number.
     pub fn of_scene(scene: Scene, number: u64) -> Plan {
         let seed = scene.at() << SCENE_BIT | number;
@@ -143,6 +169,7 @@ impl Plan {
             strict_reads: true,
             message_bytes: 0,
             step_rows: 0,
+            tls: matches!(scene, Scene::Members | Scene::TwoClusters) && number.is_multiple_of(4),
             ..base.world.clone()
         };
         let mut stage = Stage { rng: ChaCha8Rng::seed_from_u64(seed), number, next_v: 0 };
@@ -167,27 +194,10 @@ impl Plan {
             Scene::Sizes => stage.sizes(world),
             Scene::Maintenance => stage.maintenance(world),
             Scene::Disks => disks::drawn(stage.rng, world),
+            Scene::Purges => purges::drawn(stage.rng, number, world),
         };
         Plan { world, clients, faults, ..base }
     }
-}
-
-/// A world, what its clients do, and what goes wrong.
-pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
-
-/// What a scene draws with.
-pub(super) struct Stage {
-    pub(super) rng: ChaCha8Rng,
-    number: u64,
-    pub(super) next_v: u64,
-}
-
-pub(super) fn after(after_ms: u64, op: Op) -> TimedOp {
-    TimedOp { after_ms, op }
-}
-
-pub(super) fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
-    TimedFault { at_ms, node, fault, aim: None }
 }
 
 /// Reads documents one after the other for some seconds.
@@ -196,26 +206,6 @@ fn looks(begin_ms: u64, doc: impl Fn(u32) -> u32) -> Vec<TimedOp> {
 }
 
 impl Stage {
-    pub(super) fn put(&mut self, doc: u32) -> Op {
-        self.next_v += 1;
-        Op::Put { doc, v: self.next_v }
-    }
-
-    /// Writes one of the two documents of a client again and again, five times a second.
-    fn writes(&mut self, client: u32, count: usize) -> Vec<TimedOp> {
-        let mut ops = Vec::new();
-        for _ in 0..count {
-            let doc = 2 * client + self.rng.random_range(0..2);
-            ops.push(after(self.rng.random_range(100..300), self.put(doc)));
-        }
-        ops
-    }
-
-    /// One of some nodes, another one for each plan and round.
-    pub(super) fn node(&self, nodes: u32, round: u64) -> u32 {
-        ((self.number + round) % u64::from(nodes)) as u32
-    }
-
     /// In each of two rounds everybody reads the document and, a second later, writes it: with the first of these edits
     /// one node's words do not reach the others any more. Who talks to that node itself waits.
     fn late_answer(&mut self, world: WorldPlan) -> Drawn {

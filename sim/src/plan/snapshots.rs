@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::scene::Drawn;
+use super::stage::Drawn;
 use super::{Aim, Fault, Op, TimedFault, TimedOp, WORK_MS, WorldPlan};
 
 /// Kinds of operations of those who write: on shared documents but for local ones.

@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::scene::Drawn;
+use super::stage::Drawn;
 use super::{Aim, Far, Fault, FeedFilter, Op, TimedFault, TimedOp, WAYS, WORK_MS, Way, WorldPlan};
 
 /// Kinds of operations that clients of both clusters do: those on shared documents but for local ones, and a feed.

@@ -5,7 +5,7 @@ use rand::RngExt;
 
 use super::draw::pick;
 use super::rest::filtered;
-use super::scene::{Drawn, Stage, after, fault};
+use super::stage::{Drawn, Stage, after, fault};
 use super::{FILTERS, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
 
 impl Stage {
@@ -33,8 +33,42 @@ impl Stage {
             let count = self.rng.random_range(0..=3);
             faults.extend((0..count).map(|_| self.any_of_a_node(&world)));
         }
+        if self.chance(2) {
+            self.comes_back_slowly(&world, (&mut clients, &mut faults));
+        }
         faults.sort_by_key(|timed| timed.at_ms);
         (world, clients, faults)
+    }
+
+    /// Twice a node comes back from maintenance, is not in sync for a while since the way to another one stands still,
+    /// and has a journal that stands still from about then on. A feed that began there before it was in sync is read
+    /// from another replica, and its own lags.
+    fn comes_back_slowly(
+        &mut self,
+        world: &WorldPlan,
+        (clients, faults): (&mut Vec<Vec<TimedOp>>, &mut Vec<TimedFault>),
+    ) {
+        // Clients go round the nodes: an administrator is one of the node itself.
+        while clients.len() % world.nodes as usize != 0 {
+            clients.push(Vec::new());
+        }
+        let node = self.rng.random_range(0..world.nodes);
+        let other = (node + 1 + self.rng.random_range(0..world.nodes - 1)) % world.nodes;
+        let mut administrator = vec![Vec::new(); world.nodes as usize];
+        let mut before_ms = 0;
+        for begin_ms in [1_500, 10_000] {
+            let back_ms = begin_ms + self.rng.random_range(500..1_500);
+            let own = &mut administrator[node as usize];
+            own.push(after(begin_ms - before_ms, Op::Maintain { node, on: true }));
+            own.push(after(back_ms - begin_ms, Op::Maintain { node, on: false }));
+            before_ms = back_ms;
+            let for_ms = self.rng.random_range(1_800..2_700);
+            faults.push(fault(back_ms - 300, node, Fault::Clog { group: 1 << other, for_ms }));
+            let at_ms = back_ms - 300 + for_ms - self.rng.random_range(0..200);
+            let for_ms = self.rng.random_range(2_500..4_000);
+            faults.push(fault(at_ms, node, Fault::Limping { store: false, for_ms }));
+        }
+        clients.extend(administrator);
     }
 
     fn writes_much(&mut self, world: &WorldPlan) -> Vec<TimedOp> {

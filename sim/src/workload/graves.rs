@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::twins::PASSING;
-use super::{Worker, broken};
+use super::{PASSING, Worker, broken};
 use crate::client::{Answer, NoAnswer};
 use crate::model::Violation;
 

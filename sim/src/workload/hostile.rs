@@ -5,18 +5,16 @@ use serde_json::{Value, json};
 
 use super::{Worker, broken};
 use crate::model::Violation;
-use crate::plan::HOSTILE;
+use crate::plan::{HOSTILE, HOSTILE_WAYS};
 
 /// Functions that misbehave.
-const FUNCTIONS: [&str; WAYS as usize] = [
+const FUNCTIONS: [&str; HOSTILE_WAYS as usize] = [
     "function (d) { while (true) {} }",
     "function (d) { throw new Error('no'); }",
     "function (d) { var all = []; while (true) { all.push('a long text, '.repeat(50000)); } }",
     "function (d) { emit(",
     "function (d) { emit(Math.random(), Date.now()); }",
 ];
-/// How many there are.
-pub(crate) const WAYS: u32 = 5;
 /// Those before this one never give a row.
 const ROWS_FROM: u32 = 4;
 
@@ -43,7 +41,7 @@ impl Worker {
     /// on its way up, long after the fault that ended it.
     async fn ask_hostile(&mut self, way: u32) -> Result<bool, Violation> {
         let database = format!("/bad-{}-{way}", self.name);
-        let design = json!({ "views": { "bad": { "map": FUNCTIONS[(way % WAYS) as usize] } } });
+        let design = json!({ "views": { "bad": { "map": FUNCTIONS[(way % HOSTILE_WAYS) as usize] } } });
         let mut there = false;
         for (path, body) in [("?q=1", Value::Null), ("/one", json!({})), ("/_design/bad", design)] {
             // Each may be there already: any answer will do.

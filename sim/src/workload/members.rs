@@ -187,7 +187,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks who votes about maps: of each version of them there is one set, regardless of who is asked, and whenever.
+    /// Asks who votes about maps: of each version of them there is one set, whichever node is asked, and whenever.
     pub(super) async fn voters(&mut self) -> Result<(), Violation> {
         let Ok(answer) = self.call("GET", "/_cluster/voters", &Value::Null).await else { return Ok(()) };
         if answer.status != 200 {

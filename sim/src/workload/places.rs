@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{DB, Worker, broken, twins::PASSING};
+use super::{DB, PASSING, Worker, broken};
 use crate::model::Violation;
 use crate::place::node_name;
 use crate::plan::WorldPlan;

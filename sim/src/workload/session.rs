@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 use super::{Worker, broken};
 use crate::client::{Ask, Who};
 use crate::model::Violation;
-use crate::tokens::{Outcome, Span, token};
+use crate::tokens::{Outcome, Span, TOKEN_KEY, token};
 
 /// The user whom tokens name.
 const BEARER: &str = "bearer";
-/// The key of tokens that the nodes trust.
-pub(crate) const TOKEN_KEY: &str = "open sesame";
 /// Another one.
 const FORGED_KEY: &str = "open barley";
 

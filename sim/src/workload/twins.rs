@@ -13,13 +13,10 @@ use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, abreast, between, broken, filtered, places::Places, seen};
+use super::{DB, PASSING, Worker, abreast, between, broken, filtered, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
-
-/// The database of documents that are purged later.
-pub(super) const PASSING: &str = "passing";
 
 /// What clients promised each other of what they do together on the nodes of a cluster.
 #[derive(Default)]
@@ -166,6 +163,24 @@ impl Worker {
         self.stays(&path, &answer)?;
         if let Some(rev) = answer.json()["rev"].as_str() {
             self.passing.push_back((v, rev.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Writes a passing document again: what is purged then has an ancestor.
+    pub(super) async fn pass_on(&mut self) -> Result<(), Violation> {
+        let Some(at) = self.passing.iter().position(|(_, rev)| rev.starts_with("1-")) else { return Ok(()) };
+        let (v, before) = self.passing[at].clone();
+        let path = format!("/{PASSING}/p{v}");
+        let Ok(answer) = self.call("PUT", &path, &json!({ "_rev": before, "v": v + 1 })).await else {
+            // Nobody knows which revision is the leaf.
+            self.passing.remove(at);
+            return Ok(());
+        };
+        self.stays(&path, &answer)?;
+        match answer.json()["rev"].as_str() {
+            Some(rev) => self.passing[at].1 = rev.to_owned(),
+            None => drop(self.passing.remove(at)),
         }
         Ok(())
     }

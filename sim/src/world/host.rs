@@ -193,6 +193,10 @@ impl Host for SimHost {
         self.node.core.note(self.node.ip, "random", hash_bytes(0, buffer));
     }
 
+    fn is_seeded(&self) -> bool {
+        true
+    }
+
     fn disk(&self) -> Arc<dyn Disk> {
         self.disk.clone()
     }

@@ -2,7 +2,7 @@
 //!
 //! Executor, virtual time and the killing of nodes are madsim's; timers, network, disks, clocks and pools are ours.
 //! [`run_seed`] runs a scenario in a fresh world; [`SimWorld`] holds the faults; [`SimNode`] is one machine.
-//! Limits: time has steps of a millisecond for regardless of who waits, and a poll costs no virtual time worth mention.
+//! Limits: time has steps of a millisecond for a task that waits, and a poll costs no virtual time worth mention.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,6 +25,7 @@ mod panics;
 mod trace;
 
 pub use dice::Dice;
+pub(crate) use disk::placed::{AUTHORITY, CERTIFICATE, KEY};
 pub use disk::{CrashReport, DiskFaults, DiskImage, SimDisk};
 pub use net::{Link, WINDOW};
 pub use node::SimNode;

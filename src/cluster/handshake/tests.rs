@@ -1,4 +1,4 @@
-//! Honest greetings, and those who try without the secret.
+//! Handshakes between honest nodes, and attempts without the secret.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Documents of members, and what becomes of them when nodes meet.
+//! Documents of members, and the result when nodes with different documents meet.
 
 use proptest::prelude::*;
 

@@ -13,8 +13,10 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::coordinator::anti_entropy::discard::{Revisions, Stale, Testimony, discard_stale, witnesses};
 use crate::coordinator::anti_entropy::pull::{Pull, away};
 use crate::coordinator::anti_entropy::restored;
+use crate::coordinator::replica::calls::{Markers, Open, Status, Tell};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::Soundness;
 use crate::coordinator::replica::range_copy::OwnCopy;
@@ -23,7 +25,9 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevTree;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown};
+use crate::shard::{
+    DocumentDigest, Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown,
+};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What two copies have told each other of what they collected.
@@ -62,7 +66,7 @@ impl Old {
 impl Pull<'_> {
     /// Brings this copy to where nothing that it applies was collected by either.
     pub(in crate::coordinator) async fn keep_horizon(&mut self) -> Result<Met, ShardError> {
-        let theirs = self.remote.collected().await?;
+        let theirs = self.remote.ask_collection(Tell).await?;
         let (shard, node) = (self.own.shard.clone(), self.remote.node().clone());
         let others = self.others();
         let (confirmed, is_news) = shard.confirmed(&theirs.done).await?;
@@ -84,7 +88,7 @@ impl Pull<'_> {
         self.remote = self.remote.clone().behind(&theirs.done);
         self.rounds = own.rounds;
         // It may have collected something since it said how it stands.
-        self.theirs = self.remote.status().await?;
+        self.theirs = self.remote.ask(Status).await?;
         if self.theirs.soundness == Some(Soundness::Unusable) {
             return Err(away("the other copy cannot be read any more"));
         }
@@ -98,7 +102,7 @@ impl Pull<'_> {
         let (shard, node, context) = (&self.own.shard, self.remote.node(), &self.database.context);
         if !shard.told().await?.promised.covers(&theirs.promised) {
             // A copy that came here meanwhile knows what that one knows.
-            shard.take_over(self.remote.open_proposals().await?).await?;
+            shard.take_over(self.remote.ask_collection(Open).await?).await?;
         }
         shard.note_read(node, confirmed).await?;
         let own = shard.collect(&theirs.done, &others).await?;
@@ -121,7 +125,7 @@ impl Pull<'_> {
     async fn take_markers(&self, done: &Horizon) -> Result<(), ShardError> {
         let mut after = None;
         loop {
-            let page = self.remote.markers(after).await?;
+            let page = self.remote.ask_collection(Markers(after)).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
             self.own.shard.keep_markers(done, page).await?;
@@ -157,29 +161,7 @@ impl Pull<'_> {
             "a restored replica discards what the others collected since"
         );
         sometimes("cluster: a restored replica discarded what the others had collected");
-        let mut start = Bound::Unbounded;
-        loop {
-            let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            start = Bound::Excluded(last.id.clone());
-            let mut lacked = leaves_of(own, page.into_iter().map(|found| found.id).collect()).await?;
-            lacked.iter_mut().for_each(|(_, seq, leaves)| leaves.retain(|(_, body)| old.has(*body, *seq)));
-            lacked.retain(|(_, _, leaves)| !leaves.is_empty());
-            for witness in &witnesses {
-                for page in lacked.chunks_mut(limits::DOCS_PER_FETCH) {
-                    let wants = page.iter().map(|(id, ..)| (id.clone(), Want::Tree)).collect();
-                    for ((_, _, leaves), fetched) in page.iter_mut().zip(witness.fetch(wants).await?) {
-                        let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
-                        leaves.retain(|(rev, _)| tree.get(rev).is_none());
-                    }
-                }
-            }
-            let named = |(id, _, leaves): Leaves| leaves.into_iter().map(move |(rev, _)| (id.clone(), rev));
-            let leaves: Vec<Tombstone> = lacked.into_iter().flat_map(named).collect();
-            if !leaves.is_empty() {
-                own.shard.drop_leaves(leaves).await?;
-            }
-        }
+        discard_stale(own, &witnesses, &Collected { own, old }).await
     }
 
     /// The other copies of the range that have collected `missed`. Those that missed it, too, are old ones themselves:
@@ -188,35 +170,42 @@ impl Pull<'_> {
     /// # Errors
     /// One that is away may hold what the others never had; one that has yet to collect it cannot tell.
     async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteCopy>, ShardError> {
-        let (context, layout) = (&self.database.context, self.database.layout());
-        let (mut witnesses, mut damaged) = (Vec::new(), Vec::new());
-        for node in self.database.others_of(&layout, self.range).iter().filter(|node| !context.is_gone(node)) {
-            if context.rank(node).is_none() {
-                return Err(away("a restored replica waits for all others, to see what was collected since"));
-            }
-            let remote = RemoteCopy::new(&self.database.target, self.range, node).in_background();
-            let soundness = remote.status().await?.soundness;
-            if soundness == Some(Soundness::Unusable) {
-                continue;
-            }
-            let told = remote.collected().await?;
+        let nodes = self.database.others_of(&self.database.layout(), self.range);
+        let waits = "a restored replica waits for all others, to see what was collected since";
+        let none = "nobody who is there has forgotten what this copy missed";
+        witnesses((self.database, self.range), nodes, (waits, none), |remote| async move {
+            let told = remote.ask_collection(Tell).await?;
             match told.done.covers(missed) {
-                // It is made anew once this copy is in sync, and is asked only where there is no other.
-                true if soundness == Some(Soundness::Damaged) => damaged.push(remote.behind(missed)),
-                true => witnesses.push(remote.behind(missed)),
+                true => Ok(Testimony::Knows(remote.behind(missed))),
                 false if told.promised.covers(missed) => {
-                    return Err(away("a restored replica waits for another one to collect what was collected"));
+                    Err(away("a restored replica waits for another one to collect what was collected"))
                 }
-                false => {}
+                false => Ok(Testimony::Missed),
             }
-        }
-        if witnesses.is_empty() {
-            witnesses = damaged;
-        }
-        match witnesses.is_empty() {
-            true => Err(away("nobody who is there has forgotten what this copy missed")),
-            false => Ok(witnesses),
-        }
+        })
+        .await
+    }
+}
+
+/// Collected tombstones: leaves with an old body are old.
+struct Collected<'a> {
+    own: &'a OwnCopy,
+    old: Old,
+}
+
+impl Stale for Collected<'_> {
+    async fn candidates(&self, page: Vec<DocumentDigest>) -> Result<Vec<Revisions>, ShardError> {
+        let all = leaves_of(self.own, page.into_iter().map(|found| found.id).collect()).await?;
+        let old = all.into_iter().map(|(id, seq, leaves)| {
+            let old = leaves.into_iter().filter(|(_, body)| self.old.has(*body, seq));
+            (id, old.map(|(rev, _)| rev).collect::<Vec<_>>())
+        });
+        Ok(old.filter(|(_, revs)| !revs.is_empty()).collect())
+    }
+
+    async fn discard(&self, lacked: Vec<Revisions>) -> Result<(), ShardError> {
+        let named = |(id, revs): Revisions| revs.into_iter().map(move |rev| (id.clone(), rev));
+        self.own.shard.drop_leaves(lacked.into_iter().flat_map(named).collect()).await
     }
 }
 
@@ -265,8 +254,8 @@ impl Database {
         others.iter().filter(counts).map(ToString::to_string).collect()
     }
 
-    /// Refuses regardless of who asks for what a copy that has collected `collection_horizon` holds, where that is not
-    /// so here.
+    /// Refuses a caller that wants answers of a replica with that collection horizon, where this one has collected
+    /// less.
     pub(in crate::coordinator) async fn check_horizon(&self, range: usize, horizon: &Horizon) -> Result<(), String> {
         let own = async {
             let layout = self.layout();

@@ -14,7 +14,8 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::{Coordinator, NamesQuery};
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, IdRange, ReplicaPosition, SyncPoint, encode};
+use crate::coordinator::replica::message::{CopyStatus, IdRange, ReplicaPosition, SyncPoint, encode};
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
@@ -215,7 +216,7 @@ impl Coordinator {
                 open => open.map(drop),
             };
             if let Err(error) = done {
-                tracing::debug!(database = database.name, %node, %error, "what others have taken in is not noted yet");
+                tracing::debug!(database = database.name, %node, %error, "what others have applied is not noted yet");
             }
         }
     }
@@ -244,7 +245,7 @@ impl Database {
     /// out where another node asks: that one looks closer then.
     async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
         let layout = self.layout();
-        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.rebuilds.is_filling(shard));
+        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.status.rebuilds.is_filling(shard));
         if is_filling && whose == Whose::Own {
             return Ok(None);
         }

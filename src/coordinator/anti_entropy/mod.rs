@@ -3,6 +3,7 @@
 
 pub(super) mod collection_horizon;
 pub(super) mod compare;
+pub(super) mod discard;
 pub(super) mod pull;
 pub(super) mod rebuild;
 pub(super) mod recovery;

@@ -19,6 +19,9 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::anti_entropy::compare::{self, ALL};
 use crate::coordinator::anti_entropy::restored::{self, Removed};
 use crate::coordinator::read::quorum_read::merge_of_stored;
+use crate::coordinator::replica::calls::{
+    Changes, Digests, Epochs, LocalRegisters, PurgeInfos, PurgesShared, Resume, SetSyncPoint, Split, Status, TakenInOf,
+};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
@@ -96,7 +99,7 @@ impl Database {
         thoroughly: bool,
     ) -> Result<Taken, ShardError> {
         let remote = RemoteCopy::new(&self.target, range, node).in_background();
-        let (own, theirs) = (own.in_background(), remote.status().await?);
+        let (own, theirs) = (own.in_background(), remote.ask(Status).await?);
         if theirs.soundness == Some(Soundness::Unusable) {
             return Ok(Taken::Part);
         }
@@ -126,7 +129,7 @@ impl Database {
                 Ok(Taken::Nothing)
             }
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_))) if is_damaged => {
-                tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
+                tracing::info!(database = self.name, range, %node, %error, "a damaged replica was read as far as it can be");
                 Ok(Taken::Part)
             }
             done => done.map(|()| Taken::All),
@@ -198,7 +201,7 @@ impl Pull<'_> {
         let mut to = ReplicaPosition { position: mine.position, ..self.own.replica_position() };
         if mine.total.digest != self.theirs.digest {
             self.pull_documents(mine.total.documents(), purges).await?;
-            if thoroughly && self.own.shard.state().await?.total.digest != self.remote.status().await?.digest {
+            if thoroughly && self.own.shard.state().await?.total.digest != self.remote.ask(Status).await?.digest {
                 self.narrow().await?;
             }
             to = self.own.replica_position();
@@ -206,7 +209,7 @@ impl Pull<'_> {
         let reached = self.theirs.replica_position.position;
         if !self.is_known() || (before.from, before.purges) != (reached, purges) {
             let point = self.note(reached, purges, to).await?;
-            self.remote.set_sync_point(point).await?;
+            self.remote.ask(SetSyncPoint(point)).await?;
         }
         if is_told { self.confirm().await } else { Ok(()) }
     }
@@ -220,7 +223,7 @@ impl Pull<'_> {
         if is_told(now) && (from == 0 || is_told(from)) {
             return Ok(true);
         }
-        let list = match self.remote.epochs().await {
+        let list = match self.remote.ask(Epochs).await {
             Err(error) if is_of_later_build(&error) => return Ok(false),
             list => list?,
         };
@@ -243,7 +246,7 @@ impl Pull<'_> {
             return Ok(known.purges);
         }
         let of_before = [(known.from_epoch, 0)];
-        match self.remote.purges_shared(if told.is_empty() { &of_before[..] } else { told }).await {
+        match self.remote.ask(PurgesShared(if told.is_empty() { of_before.to_vec() } else { told.to_vec() })).await {
             Ok(Some(shared)) => Ok(known.purges.min(shared)),
             // It has kept no number since its build was an older one.
             Ok(None) if self.is_known() || self.position_there().await? >= known.from => Ok(known.purges),
@@ -292,10 +295,11 @@ impl Pull<'_> {
         if from_epoch == self.own.replica_position().epoch {
             return Ok(purges);
         }
-        let TakenIn { point, epochs, .. } = match self.remote.taken_in(&self.database.context.node).await {
-            Err(error) if is_of_later_build(&error) => return Ok(purges),
-            taken => taken?,
-        };
+        let TakenIn { point, epochs, .. } =
+            match self.remote.ask(TakenInOf(self.database.context.node.to_string())).await {
+                Err(error) if is_of_later_build(&error) => return Ok(purges),
+                taken => taken?,
+            };
         // It may have read this copy again since it told how it stands.
         let again = point.filter(|point| point.from_shard == self.own.origin).map_or(0, |point| point.purges);
         let shared = if epochs.is_empty() { None } else { self.own.epochs.purges_shared(&epochs) };
@@ -385,7 +389,7 @@ impl Pull<'_> {
         let removed = sync_points::heard(&self.own.shard).await?.into_iter().filter(|heard| heard.floor > 0);
         for Heard { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
             let has_heard = TakenIn::of(told, &node).has_heard(shard, floor)
-                || self.remote.taken_in(&node).await?.has_heard(shard, floor);
+                || self.remote.ask(TakenInOf(node.to_string())).await?.has_heard(shard, floor);
             if !has_heard && !self.is_missed_by(&node.into()).await? {
                 return Ok(true);
             }
@@ -402,7 +406,7 @@ impl Pull<'_> {
             return Ok(false);
         }
         let third = RemoteCopy::new(&self.database.target, self.range, node).in_background();
-        Ok(!third.taken_in(self.remote.node()).await?.has_heard(shard, floor))
+        Ok(!third.ask(TakenInOf(self.remote.node().to_string())).await?.has_heard(shard, floor))
     }
 
     async fn note(&mut self, reached: u64, purges: u64, to: ReplicaPosition) -> Result<SyncPoint, ShardError> {
@@ -434,19 +438,18 @@ impl Pull<'_> {
         }
         while since < until {
             let most = fewer("pull: one purge at a time", limits::STEP_ROWS);
-            let page = self.remote.purge_infos(since, most).await?;
+            let page = self.remote.ask(PurgeInfos { since, limit: most as u64 }).await?;
             let Some(last) = page.last() else { break };
             since = last.purge_seq;
             let here = repair::purged_here(&self.own.shard, 0, page.iter().map(|info| &info.id)).await?;
             let is_new = |id: &DocId, rev: &Revision| !here.contains(&(id.clone(), rev.clone()));
-            let mut fresh: Vec<(DocId, Vec<Revision>)> = Vec::new();
-            for info in page {
-                let revs: Vec<Revision> = info.revs.into_iter().filter(|rev| is_new(&info.id, rev)).collect();
-                if !revs.is_empty() {
-                    fresh.push((info.id, revs));
-                }
+            let mut fresh = page;
+            for info in &mut fresh {
+                info.revs.retain(|rev| is_new(&info.id, rev));
+                info.history.retain(|rev| is_new(&info.id, rev));
             }
-            self.own.shard.purge(fresh).await?;
+            fresh.retain(|info| info.gone().next().is_some());
+            self.own.shard.purge_as(fresh).await?;
         }
         Ok(until)
     }
@@ -454,7 +457,7 @@ impl Pull<'_> {
     async fn pull_locals(&self) -> Result<(), ShardError> {
         let mut after = Bound::Unbounded;
         loop {
-            let page = self.remote.local_registers(after, limits::STEP_ROWS).await?;
+            let page = self.remote.ask(LocalRegisters { after, limit: limits::STEP_ROWS as u64 }).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Bound::Excluded(last.clone());
             let mut news = Vec::new();
@@ -487,14 +490,15 @@ impl Pull<'_> {
     async fn position_there(&self) -> Result<u64, ShardError> {
         let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
         let end = self.database.map().range(self.range).end;
-        self.remote.resume(vec![SeqEntry { end, shard, epoch, position }]).await
+        self.remote.ask(Resume(vec![SeqEntry { end, shard, epoch, position }])).await
     }
 
     async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
         let ReplicaPosition { epoch, position: until, .. } = self.theirs.replica_position;
         while since < until {
             let limit = limits::PAGE_ROWS as u64;
-            let page = self.remote.changes(ChangesCall { since, direction: Direction::Forward, limit, epoch }).await?;
+            let page =
+                self.remote.ask(Changes(ChangesCall { since, direction: Direction::Forward, limit, epoch })).await?;
             self.pull_rows(&page.rows).await?;
             since = page.last_seq;
             self.note(since, purges, self.own.replica_position()).await?;
@@ -511,7 +515,7 @@ impl Pull<'_> {
         let mut open: Vec<IdRange> = vec![ALL];
         while !open.is_empty() {
             let asked = open.split_off(open.len().saturating_sub(limits::SPLITS_PER_CALL));
-            for parts in self.remote.split(asked).await? {
+            for parts in self.remote.ask(Split(asked)).await? {
                 let is_whole = parts.len() == 1;
                 for (n, part) in parts.into_iter().enumerate() {
                     let skipped = n == 0 && mutated(Mutation::DigestSkipsLeaf);
@@ -545,7 +549,7 @@ impl Pull<'_> {
     async fn pull_listed(&mut self, (mut start, end): IdRange) -> Result<(), ShardError> {
         let limit = limits::PAGE_ROWS;
         loop {
-            let listed = self.remote.digests((start, end.clone()), limit).await?;
+            let listed = self.remote.ask(Digests((start, end.clone()), limit as u64)).await?;
             let row = |found: DocumentDigest| ChangeRow { seq: found.local_seq, id: found.id, leaves: found.leaves };
             let rows: Vec<ChangeRow> = listed.into_iter().map(row).collect();
             self.pull_rows(&rows).await?;
@@ -655,7 +659,7 @@ impl Pull<'_> {
     }
 
     fn is_unfilled(&self) -> bool {
-        self.database.context.rebuilds.is_filling(self.own.shard.id().0)
+        self.database.context.status.rebuilds.is_filling(self.own.shard.id().0)
     }
 
     /// Whether the other copy does not read this one, so that it hears of no purge from here: it is not filled yet, or

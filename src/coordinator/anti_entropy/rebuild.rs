@@ -25,16 +25,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::anti_entropy::compare;
 use crate::coordinator::anti_entropy::recovery::Recovered;
+use crate::coordinator::replica::calls::Status;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, Soundness};
+use crate::coordinator::replica::message::{CopyStatus, Soundness};
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::replica_status::ReplicaCounts;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::shared_with_every_majority;
 use crate::coordinator::topology::record::{self, MapRecord};
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::{self, ShardCopy, ShardError, ShardId};
 use crate::storage::{ShardEngine, StorageError, WriteView};
 use crate::world::buggify::{Mutation, mutated, sometimes};
@@ -76,7 +80,7 @@ async fn stored_marks(context: &Context) -> Result<Vec<Mark>, ShardError> {
 }
 
 /// Until the coordinator goes.
-pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (env, news) = (context.env.clone(), context.storage.damage_news());
     drop(context);
@@ -85,7 +89,9 @@ pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>) {
     loop {
         news.borrow_and_update();
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         let waits = coordinator.rebuild_all().await;
+        drop(run);
         drop(coordinator);
         match waits {
             true => drop(env.timeout(limits::REBUILD_PAUSE, news.changed()).await),
@@ -102,9 +108,14 @@ impl Coordinator {
     /// Looks which copies were being made anew when the node stopped. To be called before any copy is opened.
     pub(in crate::coordinator) async fn load_rebuilds(&self) -> Result<(), ShardError> {
         for mark in stored_marks(self.context()).await? {
-            self.context().rebuilds.begin(mark.fresh, mark.damaged);
+            self.context().status.rebuilds.begin(mark.fresh, mark.damaged);
         }
         Ok(())
+    }
+
+    /// Counts of what is known about the replicas of this node.
+    pub fn replica_counts(&self) -> ReplicaCounts {
+        self.context().replica_counts()
     }
 
     /// Damaged store files of single shards that are not replaced yet.
@@ -112,7 +123,7 @@ impl Coordinator {
         // A read that had begun before may find the damage of a file that is put away.
         let is_used = |shard: &u64| self.range_of_shard(*shard).is_some();
         let mut damaged: BTreeSet<u64> = self.storage().damaged_shards().into_keys().filter(is_used).collect();
-        self.context().rebuilds.change(|filling| damaged.extend(filling.values()));
+        self.context().status.rebuilds.change(|filling| damaged.extend(filling.values()));
         damaged.len() as u64
     }
 
@@ -130,7 +141,7 @@ impl Coordinator {
         let mut waits = false;
         for (shard, why) in self.storage().damaged_shards() {
             if let Err(Waits(why)) = self.begin_rebuild(shard, &why).await {
-                self.context().rebuilds.tell(shard, &why);
+                self.context().status.rebuilds.tell(shard, &why);
                 waits = true;
             }
         }
@@ -176,7 +187,7 @@ impl Coordinator {
             return Ok(database.put_unfilled((range, damaged), vec![Mark { fresh: fresh[0], ..mark }], None).await?);
         }
         if layout.is_alone(range) {
-            context.rebuilds.tell(damaged, "there is no other copy of its range");
+            context.status.rebuilds.tell(damaged, "there is no other copy of its range");
             return Ok(());
         }
         database.check_others(&layout, range).await?;
@@ -207,7 +218,7 @@ impl Coordinator {
         };
         let ended = ended.await;
         if ended.is_err() {
-            let mut late = self.context().rebuilds.late();
+            let mut late = self.context().status.rebuilds.late();
             there.iter().for_each(|mark| drop(late.remove(&mark.fresh)));
             drop(late);
             self.tell_state();
@@ -225,7 +236,7 @@ impl Coordinator {
             return Ok(());
         }
         let late = marks.iter().map(|mark| (mark.fresh, (mark.name.clone(), mark.range as usize)));
-        context.rebuilds.late().extend(late);
+        context.status.rebuilds.late().extend(late);
         let up: Vec<Arc<str>> = context.others().into_iter().filter(|node| context.peers.is_up(node)).collect();
         let state = CatalogueCall::State(context.own_state());
         let mut answers = context.tell_all(&up, &state, Urgency::Foreground);
@@ -265,7 +276,7 @@ impl Coordinator {
         let job = move |view: &mut WriteView<'_>| {
             fresh.iter().for_each(|fresh| view.delete(record::rebuild_key(*fresh)));
             view.put(record::drop_key(damaged), Vec::new());
-            view.after_commit(move || fresh.iter().for_each(|fresh| owner.rebuilds.end(*fresh)));
+            view.after_commit(move || fresh.iter().for_each(|fresh| owner.status.rebuilds.end(*fresh)));
             Ok(Ok::<(), ShardError>(()))
         };
         context.storage.committer().submit(job).await.map_err(ShardError::from)??;
@@ -282,7 +293,7 @@ impl Coordinator {
     pub(in crate::coordinator) async fn rebuild_late(&self) -> bool {
         let (context, mut waits) = (self.context(), false);
         let late: Vec<(u64, (String, usize))> =
-            context.rebuilds.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
+            context.status.rebuilds.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
         for (fresh, (name, range)) in late {
             let held = |database: &Arc<Database>| database.layout().placed.shard(range) == Some(fresh);
             let done = match self.database(&name).ok().filter(held) {
@@ -291,7 +302,7 @@ impl Coordinator {
             };
             match done {
                 Ok(()) => {
-                    context.rebuilds.late().remove(&fresh);
+                    context.status.rebuilds.late().remove(&fresh);
                     self.tell_state();
                 }
                 Err(error) => {
@@ -388,12 +399,14 @@ impl Database {
                 copy.shard.quarantine();
             }
             // Before anybody sees the new shards.
-            view.after_commit(move || marks.iter().for_each(|mark| owner.rebuilds.begin(mark.fresh, mark.damaged)));
+            view.after_commit(move || {
+                marks.iter().for_each(|mark| owner.status.rebuilds.begin(mark.fresh, mark.damaged))
+            });
             Ok(())
         })
         .await?;
         if !is_damaged {
-            self.context.rebuilds.end(now);
+            self.context.status.rebuilds.end(now);
             self.drop_shards_later();
         }
         Ok(())
@@ -408,7 +421,7 @@ impl Database {
     pub(in crate::coordinator) fn is_unsound(&self, range: usize) -> bool {
         let (layout, context) = (self.layout(), &self.context);
         let is_unsound =
-            |shard| context.rebuilds.is_filling(shard) || context.storage.damaged_shards().contains_key(&shard);
+            |shard| context.status.rebuilds.is_filling(shard) || context.storage.damaged_shards().contains_key(&shard);
         !layout.is_alone(range) && layout.placed.shard(range).is_some_and(is_unsound)
     }
 
@@ -470,7 +483,7 @@ impl Database {
         })
         .await?;
         // Only now nobody takes it for the copy any more.
-        self.context.rebuilds.end(fresh);
+        self.context.status.rebuilds.end(fresh);
         own.iter().for_each(|own| own.shard.leave());
         self.drop_shards_later();
         Err(Waits(format!("the copy of {node} is not whole either: the damaged one is back in its place")))
@@ -502,7 +515,7 @@ impl Database {
             if self.context.rank(&node) != Some(0) {
                 return Err(Waits(format!("{node} is away or not in step")));
             }
-            let status = RemoteCopy::new(&self.target, range, &node).in_background().status().await;
+            let status = RemoteCopy::new(&self.target, range, &node).in_background().ask(Status).await;
             let soundness = status.map_err(|error| Waits(format!("{node} does not say how it stands: {error}")))?;
             if soundness.soundness != Some(Soundness::Whole) {
                 return Err(Waits(format!("the copy of {node} is not whole either")));
@@ -563,7 +576,7 @@ impl Database {
         node: &str,
     ) -> Result<CopyStatus, ShardError> {
         let shard = layout.placed.shard(range).unwrap_or_default();
-        if self.context.rebuilds.is_filling(shard) {
+        if self.context.status.rebuilds.is_filling(shard) {
             return Ok(CopyStatus::unusable());
         }
         let status = async {

@@ -13,6 +13,7 @@
 
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::blob_stream::{self, blobs_of};
+use crate::coordinator::replica::calls::Status;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::SyncPoint;
 use crate::coordinator::replica::range_copy::{ORIGIN, OwnCopy, RangeCopy};
@@ -143,10 +144,10 @@ impl Salvaging<'_> {
             }
             // What it has applied since this copy last read it is known to itself only.
             let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
-            let taken = remote.status().await?.taken.filter(|taken| taken.from_shard == origin);
+            let taken = remote.ask(Status).await?.taken.filter(|taken| taken.from_shard == origin);
             let known = known.max(taken.map(|taken| taken.purges));
             let Some(known) = known else {
-                self.done.lose(format!("purges: how many {node} has taken in"));
+                self.done.lose(format!("purges: how many {node} has applied"));
                 return Ok(());
             };
             since = since.min(known);
@@ -180,7 +181,7 @@ impl Salvaging<'_> {
                 continue;
             }
             let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
-            let status = remote.status().await?;
+            let status = remote.ask(Status).await?;
             if status.purge_floor == 0 {
                 continue;
             }
@@ -212,7 +213,7 @@ impl Salvaging<'_> {
             if self.database.context.is_gone(&node) {
                 continue;
             }
-            let status = RemoteCopy::new(&self.database.target, self.range, &node).in_background().status().await?;
+            let status = RemoteCopy::new(&self.database.target, self.range, &node).in_background().ask(Status).await?;
             let point = status.taken.filter(|point| point.from_shard == origin);
             upto = upto.max(point.map(|point| point.from));
         }

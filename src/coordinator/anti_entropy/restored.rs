@@ -16,19 +16,14 @@
 //! What is discarded is recorded for this replica only, because the others lack it, or have it again since it was
 //! written again meanwhile.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::coordinator::anti_entropy::pull::away;
+use crate::coordinator::anti_entropy::discard::{Revisions, Stale, Testimony, discard_stale, witnesses};
+use crate::coordinator::replica::calls::TakenInOf;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::Soundness;
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
-use crate::document::id::DocId;
-use crate::document::revision::Revision;
-use crate::limits;
-use crate::shard::{ShardError, Want};
+use crate::shard::{DocumentDigest, ShardError};
 
 /// What was removed, with no record of that left.
 #[derive(Debug)]
@@ -53,25 +48,23 @@ pub(in crate::coordinator) async fn purge_what_all_lack(
     let until = read_by(&others, own, &database.context.node).await?;
     let name = &database.name;
     tracing::warn!(database = name, range, until, "a restored replica discards what the others purged since");
-    let mut start = Bound::Unbounded;
-    loop {
-        let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        start = Bound::Excluded(last.id.clone());
-        let old = page.into_iter().filter(|found| found.local_seq <= until);
-        let mut lacked: BTreeMap<DocId, Vec<Revision>> =
-            old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
-        for other in &others {
-            let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
-            for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
-                let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
-                revs.retain(|rev| tree.get(rev).is_none());
-            }
-        }
-        let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
-        if !lacked.is_empty() {
-            own.shard.discard(lacked).await?;
-        }
+    discard_stale(own, &others, &Purged { own, until }).await
+}
+
+/// Purges without a record: documents that changed last at a position up to `until` are old.
+struct Purged<'a> {
+    own: &'a OwnCopy,
+    until: u64,
+}
+
+impl Stale for Purged<'_> {
+    async fn candidates(&self, page: Vec<DocumentDigest>) -> Result<Vec<Revisions>, ShardError> {
+        let old = page.into_iter().filter(|found| found.local_seq <= self.until);
+        Ok(old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect())
+    }
+
+    async fn discard(&self, lacked: Vec<Revisions>) -> Result<(), ShardError> {
+        self.own.shard.discard(lacked).await
     }
 }
 
@@ -84,7 +77,7 @@ pub(in crate::coordinator) async fn read_by(
 ) -> Result<u64, ShardError> {
     let mut until = 0;
     for other in others {
-        let taken = other.taken_in(node).await?;
+        let taken = other.ask(TakenInOf(node.to_owned())).await?;
         if let Some(point) = taken.point.filter(|point| point.from_shard == own.origin) {
             until = until.max(own.epochs.read_up_to(&taken.epochs, point.from_epoch, point.from));
         }
@@ -94,33 +87,18 @@ pub(in crate::coordinator) async fn read_by(
 
 /// The other copies of a range that do not miss what was removed, and can be read.
 async fn those_who_know(database: &Database, range: usize, removed: &Removed) -> Result<Vec<RemoteCopy>, ShardError> {
-    let context = &database.context;
-    let (mut others, mut damaged) = (Vec::new(), Vec::new());
-    for node in database.nodes_of(range) {
-        if node == context.node || context.is_gone(&node) {
-            continue;
+    let nodes = database.nodes_of(range).into_iter().filter(|node| *node != database.context.node);
+    let waits = "a restored replica waits for all others, to see what was removed since";
+    let none = "a restored replica waits for one that knows what was removed since";
+    witnesses((database, range), nodes, (waits, none), |copy| async move {
+        let knows = **copy.node() == *removed.by
+            || copy.ask(TakenInOf(removed.by.to_string())).await?.has_heard(removed.shard, removed.floor);
+        if !knows {
+            let node = copy.node();
+            tracing::info!(database = database.name, range, %node, "another replica was restored, too");
+            return Ok(Testimony::Missed);
         }
-        if context.rank(&node).is_none() {
-            return Err(away("a restored replica waits for all others, to see what was removed since"));
-        }
-        let copy = RemoteCopy::new(&database.target, range, &node).in_background();
-        let soundness = copy.status().await?.soundness;
-        if soundness == Some(Soundness::Unusable) {
-            continue;
-        }
-        let knows = node == removed.by || copy.taken_in(&removed.by).await?.has_heard(removed.shard, removed.floor);
-        match knows {
-            true if soundness == Some(Soundness::Damaged) => damaged.push(copy),
-            true => others.push(copy),
-            false => tracing::info!(database = database.name, range, %node, "another replica was restored, too"),
-        }
-    }
-    // It waits until this copy is in sync, and is asked only where there is no other.
-    if others.is_empty() {
-        others = damaged;
-    }
-    match others.is_empty() {
-        true => Err(away("a restored replica waits for one that knows what was removed since")),
-        false => Ok(others),
-    }
+        Ok(Testimony::Knows(copy))
+    })
+    .await
 }

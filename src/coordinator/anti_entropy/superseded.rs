@@ -35,6 +35,7 @@ use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue as _};
 use crate::document::revision::Revision;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::{Edit, RevData, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, fewer, mutated};
@@ -49,22 +50,27 @@ pub(in crate::coordinator) struct Superseded {
 
 /// Until the coordinator goes: empties the superseded instances, at once when there are new ones, and again until
 /// that is done.
-pub(in crate::coordinator) async fn keep_merging_superseded(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn keep_merging_superseded(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let mut pause = limits::SUPERSEDED_PAUSE;
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         let done = coordinator.merge_all_superseded().await;
+        drop(run);
+        if let Err(error) = &done {
+            worker.failed(&format_args!("{error:?}"));
+        }
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         match done {
             Ok(()) => {
-                context.superseded.notified().await;
+                context.status.superseded.notified().await;
                 pause = limits::SUPERSEDED_PAUSE;
             }
             // All else is written, and the copies are filled.
-            Err(error) if is_damage(&error) && context.unfilled().is_empty() => {
+            Err(error) if is_damage(&error) && context.status.unfilled().is_empty() => {
                 tracing::error!(?error, "a superseded instance cannot be read: it stays");
-                context.superseded.notified().await;
+                context.status.superseded.notified().await;
                 pause = limits::SUPERSEDED_PAUSE;
             }
             Err(error) => {
@@ -84,7 +90,7 @@ impl Coordinator {
         let untold =
             |error: ShardError| ShardError::NotExecuted(format!("superseded instances cannot be listed: {error}"));
         let (context, superseded) = (self.context(), self.superseded("").await.map_err(untold)?);
-        superseded.iter().for_each(|superseded| context.begins_anew(&superseded.name));
+        superseded.iter().for_each(|superseded| context.status.begins_anew(&superseded.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
         for superseded in superseded {
             let key = superseded.key.clone();
@@ -96,7 +102,7 @@ impl Coordinator {
                 merged => done = merged.and(done),
             }
         }
-        for (name, began) in context.unfilled() {
+        for (name, began) in context.status.unfilled() {
             done = self.fill(&name, began, &damaged).await.map_err(WriteError::from).and(done);
         }
         done.and(damage)
@@ -150,7 +156,7 @@ impl Coordinator {
                 database.pull_from(&node, false).await?;
             }
         }
-        context.is_filled(name, began);
+        context.status.is_filled(name, began);
         self.tell_state();
         Ok(())
     }

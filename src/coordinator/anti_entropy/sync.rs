@@ -14,11 +14,12 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
-use crate::coordinator::replica::message::{CatalogueCall, NodeState};
+use crate::coordinator::replica::node_calls::{CatalogueCall, NodeState};
 use crate::coordinator::topology::events::EventKind;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::world::{BoxFuture, Instant};
 
 /// The nodes that are up, with the numbers of the connections to them.
@@ -42,16 +43,16 @@ impl Coordinator {
         // While this node stood still any of them may have gone and come back.
         for lost in met.keys().filter(|node| stood_still || lost.contains(*node)) {
             // What it had decided here it may not have brought to the other copies.
-            context.in_doubt.take(lost).iter().for_each(|database| context.lagging(database));
+            context.status.in_doubt.take(lost).iter().for_each(|database| context.lagging(database));
         }
         let new = without(&up, met);
         if !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1) {
             // The others may go on without this node.
-            context.in_sync.suspend();
+            context.status.in_sync.suspend();
         }
         let own = context.own_state();
         if own.maintenance || told.maintenance || stood_still {
-            context.in_sync.was_absent();
+            context.status.in_sync.was_absent();
         }
         let returns = told.maintenance && !own.maintenance;
         for node in if returns || stood_still { up.keys().cloned().collect() } else { new } {
@@ -77,7 +78,7 @@ impl Coordinator {
     async fn meet(self: Arc<Self>, node: &Arc<str>) {
         let context = self.context();
         while context.peers.is_up(node) {
-            let begun = context.in_sync.begin(node);
+            let begun = context.status.in_sync.begin(node);
             match self.try_meet(node).await {
                 Ok(()) => {
                     // Seen from there this one may never have been away, so that nothing was asked for.
@@ -124,7 +125,7 @@ impl Coordinator {
     }
 
     /// Applies what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
-    async fn sync_database(&self, name: &str, tell: bool) {
+    async fn sync_database(&self, name: &str, tell: bool, worker: &Worker) {
         let context = self.context();
         let Ok(database) = self.database(name) else { return };
         let holders = database.holders();
@@ -136,6 +137,7 @@ impl Coordinator {
         for node in others {
             if let Err(error) = database.pull_from(&node, false).await {
                 tracing::debug!(database = name, %node, %error, "copies are not in step yet");
+                worker.failed(&format_args!("{name} from {node}: {error}"));
                 context.pull_soon(name);
             }
         }
@@ -143,7 +145,7 @@ impl Coordinator {
 }
 
 /// Until the coordinator goes.
-pub(in crate::coordinator) async fn watch_nodes(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn watch_nodes(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let (mut news, mut settings, env) = match weak.upgrade() {
         Some(coordinator) => {
             let context = coordinator.context();
@@ -158,7 +160,8 @@ pub(in crate::coordinator) async fn watch_nodes(weak: Weak<Coordinator>) {
                 let context = coordinator.context();
                 let (is_alone, patience, now) = (context.others().is_empty(), patience(context), env.now());
                 let stood_still = !met.is_empty() && now.since(looked) >= patience;
-                context.in_sync.look(now, (!is_alone).then_some(patience));
+                context.status.in_sync.look(now, (!is_alone).then_some(patience));
+                let _run = worker.begin();
                 coordinator.look_around(&mut met, &mut told, stood_still);
                 looked = now;
                 is_alone
@@ -185,15 +188,17 @@ fn patience(context: &Context) -> Duration {
 }
 
 /// Until the coordinator goes: maps of which a call showed that another node knows a later one.
-pub(in crate::coordinator) async fn learn_maps(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn learn_maps(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     loop {
         let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
-        context.outdated.notified().await;
-        let stale = context.take_stale();
+        context.status.outdated.notified().await;
+        let stale = context.status.take_stale();
         drop(context);
         let Some(coordinator) = weak.upgrade() else { return };
+        let _run = worker.begin();
         for (name, node) in stale {
             if let Err(error) = coordinator.learn_map(&name, &node).await {
+                worker.failed(&format_args!("{name} from {node}: {error}"));
                 tracing::debug!(database = name, %node, %error, "a map was not learned");
             }
         }
@@ -233,14 +238,14 @@ fn later(now: Instant, by: Duration) -> Instant {
 
 /// Until the coordinator goes: databases of which a copy missed something at once, those that changed, and the set of
 /// databases, now and then.
-pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
     let (mut seen, mut rounds) = (0, Rounds::after(env.now()));
     loop {
         let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
         let mut news = context.peers.watch();
         news.borrow_and_update();
-        let noticed = context.missing.notified();
+        let noticed = context.status.missing.notified();
         match context.others().is_empty() {
             // A node that was alone when it started may have others later.
             true => tokio::select! {
@@ -254,14 +259,15 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>) {
         drop(context);
         let Some(coordinator) = weak.upgrade() else { return };
         let context = coordinator.context();
-        let mut names: BTreeMap<String, bool> = context.take_lagging();
+        let run = worker.begin();
+        let mut names: BTreeMap<String, bool> = context.status.take_lagging();
         let (looks, compares) = rounds.due(env.now());
         if looks {
             coordinator.learn_from_all().await;
             if compares {
                 coordinator.compare_with_all().await;
             }
-            context.in_doubt.rotate();
+            context.status.in_doubt.rotate();
             let (events, last) = coordinator.events(seen);
             seen = last;
             let changed = events.into_iter().filter(|event| event.kind == EventKind::Updated);
@@ -273,10 +279,10 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>) {
         // Several at a time: one whose copies do not answer holds up no other.
         let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (name, tell) in &names {
-            syncs.push(Box::pin(coordinator.sync_database(name, *tell)));
+            syncs.push(Box::pin(coordinator.sync_database(name, *tell, &worker)));
         }
         stream::iter(syncs).for_each_concurrent(limits::DATABASES_AT_ONCE, |sync| sync).await;
-        drop(coordinator);
+        drop((run, coordinator));
         env.sleep(limits::SYNC_PAUSE).await;
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::replica::calls::{Confirm, Propose, Tell};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::age;
 use crate::coordinator::replica::database::Database;
@@ -25,6 +26,7 @@ use crate::coordinator::replica::message::{decode, encode};
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
@@ -63,7 +65,8 @@ impl Coordinator {
     /// Starts the task that collects what is old enough, once there is to be such; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_collecting(self: &Arc<Self>) {
         if age(self.config()).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
-            self.env().spawn(keep_collecting(Arc::downgrade(self)));
+            let weak = Arc::downgrade(self);
+            self.env().spawn_worker("tombstone_collection", "a pause", |me| keep_collecting(weak, me));
         }
     }
 
@@ -111,7 +114,7 @@ fn told<T>((database, range): &Place, done: Result<T, ShardError>) -> Option<T> 
     }
 }
 
-async fn keep_collecting(weak: Weak<Coordinator>) {
+async fn keep_collecting(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (env, config, mut news) = (context.env.clone(), context.config.clone(), context.config.watch());
     drop(context);
@@ -127,6 +130,7 @@ async fn keep_collecting(weak: Weak<Coordinator>) {
         if weak.upgrade().is_none() {
             return;
         }
+        let _run = worker.begin();
         sweep(&weak, age).await;
     }
 }
@@ -186,13 +190,13 @@ impl Database {
         let asked: Vec<RemoteCopy> = self.asked(&layout, range).iter().map(remote).collect();
         for remote in &asked {
             // A node of an older version is found out before anything is written down that it would have to know of.
-            remote.collected().await?;
+            remote.ask_collection(Tell).await?;
         }
         if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
             return Ok(None);
         }
         for remote in &asked {
-            match remote.propose(proposal.clone()).await? {
+            match remote.ask_collection(Propose(proposal.clone())).await? {
                 WrittenDown::Done => {}
                 WrittenDown::NotOldEnough => {
                     sometimes("cluster: tombstones were not old enough on another copy");
@@ -227,7 +231,7 @@ impl Database {
         let asked = self.asked(&layout, range);
         for node in &asked {
             let remote = RemoteCopy::new(&self.target, range, node).in_background();
-            if !remote.confirm_round(open.round).await? {
+            if !remote.ask_collection(Confirm(open.round)).await? {
                 return Ok(false);
             }
         }

@@ -1,7 +1,7 @@
-//! A database as one stream. What is damaged is left out and named, what lies behind it is not.
+//! Dump: a database as one stream. Damaged records are left out and named; the scan continues behind them.
 //!
-//! Documents are found by their rows of changes; those whose rows cannot be read by their ids. Nobody may be writing
-//! meanwhile.
+//! Documents are found by their rows of changes; documents whose rows cannot be read are found by their ids. Assumes
+//! that nothing is written meanwhile.
 
 use std::fmt;
 use std::io::Write;

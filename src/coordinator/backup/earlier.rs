@@ -1,10 +1,10 @@
-//! Which snapshot a new one adds a layer to: the newest one of its database in the folder, as long as everything that
-//! was read for that still counts.
+//! Choice of the snapshot that a new one adds a layer to: the newest one of its database in the folder, if everything
+//! that was read for it still holds.
 //!
-//! It does when each range is held by the copy that was read, that copy still has the history up to the position of
-//! then (`epoch.rs`), and its purges since then are all on record. Else, and when the layers that were added have
-//! become a good part of the whole or an object is missing, a whole snapshot is taken. What a position does not tell,
-//! a machine that was restored from a backup while its node was running, the digest tells at a restore.
+//! It holds if each range is still on the replica that was read, that replica still has the history up to the position
+//! of then (`epoch.rs`), and its purges since then are all on record. Otherwise a whole snapshot is taken; also when
+//! the added layers have become a good part of the whole, or an object is missing. A position does not show that a
+//! machine was restored from a backup while its node was running; the digest shows it at a restore.
 
 use std::path::Path;
 

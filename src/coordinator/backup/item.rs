@@ -1,4 +1,4 @@
-//! What the frames of a dump and of a snapshot hold. Pure.
+//! Items: the content of the frames of a dump and of a snapshot. Pure.
 //!
 //! | kind | payload |
 //! |---|---|

@@ -18,6 +18,9 @@ use crate::world::Disk;
 /// The directory of the lists of nodes, within the folder.
 pub(super) const NODES: &str = "nodes";
 
+/// The directory of the lists of databases.
+const DATABASES: &str = "databases";
+
 /// What a snapshot of a database consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
@@ -167,7 +170,7 @@ pub(super) fn of_node(taken_ms: u64) -> String {
 
 /// The directory of the lists of a database, within the folder.
 pub(super) fn databases(name: &str) -> String {
-    format!("databases/{}", name.replace('/', "%2F"))
+    format!("{DATABASES}/{}", name.replace('/', "%2F"))
 }
 
 /// The newest snapshot of a database in `folder`; `None` when there is none. Blocks.
@@ -178,6 +181,29 @@ pub fn latest(disk: &dyn Disk, folder: &Path, database: &str) -> Result<Option<P
 /// The newest snapshot of a node in `folder`; `None` when there is none. Blocks.
 pub fn latest_of_node(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>, BackupError> {
     Ok(newest_in(disk, &folder.join(NODES))?.map(|(_, path)| path))
+}
+
+/// What lies in a snapshot folder: each database with the times of its snapshots in milliseconds since 1970, newest
+/// first, at most `most` of each and at most so many databases. Blocks.
+pub fn listed(disk: &dyn Disk, folder: &Path, most: usize) -> Result<Vec<(String, Vec<u64>)>, BackupError> {
+    let dir = folder.join(DATABASES);
+    if !disk.exists(&dir)? {
+        return Ok(Vec::new());
+    }
+    let mut out = Vec::new();
+    for entry in disk.list(&dir)?.into_iter().filter(|entry| entry.is_dir).take(most) {
+        let mut times = times_in(disk, &dir.join(&entry.name))?;
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        times.truncate(most);
+        out.push((entry.name.replace("%2F", "/"), times));
+    }
+    Ok(out)
+}
+
+/// The times of the lists in a directory, which is there.
+fn times_in(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, BackupError> {
+    let time = |name: String| name.strip_suffix(".json")?.parse().ok();
+    Ok(disk.list(dir)?.into_iter().filter_map(|entry| time(entry.name)).collect())
 }
 
 /// The list of the latest time in a directory, and that time. Blocks.

@@ -1,4 +1,4 @@
-//! A database from a stream, and the applying of single items, which `restore.rs` uses too.
+//! Load of a database from a stream, and the application of single items, which `restore.rs` uses too.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};

@@ -1,8 +1,9 @@
-//! A database outside of a node: as one stream (`dump`, `load`), and as a snapshot folder (`snapshot`, `restore`).
+//! Backups: a database outside of a node, as one stream (`dump`, `load`) or as a snapshot folder (`snapshot`,
+//! `restore`).
 //!
 //! Both hold the same items (`item.rs`) in the same checksummed frames (`frame.rs`): settings, every leaf revision with
-//! its history and attachments, local documents, the purge log. What is derived (views, counters) is made anew. Nothing
-//! in them names a node, a shard or an engine. docs/storage-format.md draws both.
+//! its history and attachments, local documents, the purge log. Derived data (views, counters) is built again. No item
+//! names a node, a shard or an engine. docs/storage-format.md draws both.
 
 mod dump;
 mod earlier;
@@ -23,7 +24,7 @@ use crate::shard::ShardError;
 use crate::storage::StorageError;
 
 pub use dump::{LeftOut, dump};
-pub use list::{latest, latest_of_node};
+pub use list::{latest, latest_of_node, listed};
 pub use load::load;
 pub use restore::{Restored, restore, restore_node};
 pub use snapshot::{Extent, Snapshot, snapshot, snapshot_node};

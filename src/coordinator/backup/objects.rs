@@ -1,4 +1,4 @@
-//! The files of a snapshot folder as they are written: whole under their names, or not at all.
+//! Writer of the files of a snapshot folder: a file appears complete under its name, or not at all.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Reading a database for a dump or a snapshot: documents in the order of their last change, page by page.
+//! Reads of a database for a dump or a snapshot: documents in the order of their last change, page by page.
 
 use crate::coordinator::backup::BackupError;
 use crate::coordinator::backup::item::{self, DocumentItem};

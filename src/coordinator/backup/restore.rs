@@ -1,4 +1,4 @@
-//! A database from a snapshot: every object is checked against its hash before anything of it is used.
+//! Restore of a database from a snapshot: every object is checked against its hash before anything of it is used.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,21 +1,21 @@
-//! Online copies of a database in a folder, each costing only what changed since the one before.
+//! Online snapshots of a database in a folder, each costing only what changed since the one before.
 //!
 //! ```text
 //!   FOLDER/objects/HH/HASH    documents as frames of a dump, or an attachment's stored bytes; HASH: BLAKE3
 //! ```
 //!
-//! A snapshot consists of layers. The first one holds all documents, each later one those that changed since the
-//! snapshot before, as they are now: so the second snapshot reads and writes what changed, and names the layers of the
-//! first one in its list. Now and then a whole one is taken anew (`earlier.rs`).
+//! A snapshot consists of layers. The first layer holds all documents, each later one the documents that changed since
+//! the snapshot before, as they are now. So the second snapshot reads and writes what changed, and names the layers of
+//! the first one in its list. At intervals a whole snapshot is taken again (`earlier.rs`).
 //!
-//! Documents are read in the order of their changes. Writes go on meanwhile: what changes is read again, and the rest
-//! of it at last for all ranges in one view. So a snapshot is exactly the state of the moment of that view, which lies
-//! between request and answer; local documents and the purge log are read just before, and are written as a whole each
-//! time. Objects of a whole snapshot end behind ids whose CRC-32 ends in seven zero bits, so that one is the same in
-//! the next whole snapshot if none of its documents changed.
+//! Documents are read in the order of their changes. Writes continue meanwhile: changed documents are read again, and
+//! the last of them for all ranges in one view. So a snapshot is exactly the state at the moment of that view, which
+//! lies between request and answer; local documents and the purge log are read just before, and are written as a whole
+//! each time. Objects of a whole snapshot end behind ids whose CRC-32 ends in seven zero bits, so that an object is the
+//! same in the next whole snapshot if none of its documents changed.
 //!
-//! The list of the objects (`list.rs`) is written last: a snapshot is there or it is not. Before that all names that
-//! lead to objects are made durable, those of objects that were there already, too: who wrote them may have ended
+//! The list of the objects (`list.rs`) is written last: a snapshot is complete or absent. Before that all names that
+//! lead to objects are made durable, those of existing objects too, because the task that wrote them may have ended
 //! just before it did so.
 
 use std::io::Write;
@@ -68,7 +68,7 @@ pub struct Snapshot {
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
 /// is superseded for it on this node is not in its copies yet.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Extent) -> Result<Snapshot, BackupError> {
-    if database.context.unfilled().contains_key(&database.name) {
+    if database.context.status.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
     }
     let mut adds = extent == Extent::Added;

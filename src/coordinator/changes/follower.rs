@@ -1,8 +1,10 @@
-//! Follows a database's changes in order to act on each of them, for tasks that run as long as the node does.
+//! [`Follower`]: reads a database's changes in order to act on each of them, for tasks that run as long as the node
+//! does.
 //!
-//! Promises that a change is given out until what it asks for was done: the one that takes a page says so with
-//! [`Follower::done`], else the page comes again after a pause. The same change may come more than once, so what is
-//! done must bear repetition. A database that is not there is waited for, and followed from its beginning.
+//! Promises that a change is delivered until the work for it was done: the task that takes a page confirms it with
+//! [`Follower::done`], else the page is delivered again after a pause. The same change may be delivered more than once,
+//! so the work must be idempotent. The follower waits for a database that does not exist, and reads it from its
+//! beginning.
 
 use std::sync::Weak;
 

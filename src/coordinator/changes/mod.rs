@@ -1,10 +1,10 @@
 //! The changes feed: a merge over the ranges, page by page, that can wait for more.
 //!
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
-//! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing. A
-//! feed that reads backwards has one round, which ends with what changed since it began, in ascending order.
-//! What a filter lists is the same whether all changes are filtered or an index says which may pass (`selected.rs`).
-//! Rows and the documents that they are filtered by come from one replica (`documents.rs`).
+//! ranges come in the order of their sequences. Promises: a reader that resumes from a sequence misses nothing. A feed
+//! that reads backwards has one round, which ends with what changed since it began, in ascending order. A filter lists
+//! the same rows whether it reads all changes or an index names the candidates (`selected.rs`). Rows and the documents
+//! that they are filtered by come from one replica (`documents.rs`).
 
 mod documents;
 mod follower;

@@ -1,4 +1,4 @@
-//! What a feed is asked for, and what it gives: see [`super`].
+//! Request and rows of a feed: see [`super`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The part of a feed that one range gives, read from one of its copies.
+//! Range cursor: the part of a feed that comes from one range, read from one of its replicas.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

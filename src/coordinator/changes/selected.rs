@@ -1,5 +1,5 @@
 //! Feeds by a declared selector: rows come from its index as far as that is built (`index/selected.rs`); behind that
-//! all changes are read. Either way they are filtered.
+//! position all changes are read. Both are filtered.
 
 use futures_util::future::join_all;
 

@@ -1,16 +1,17 @@
 //! Agreement on the next map of a database: each version is decided once, by a majority of the members.
 //!
-//! Each version is a register of its own (`ballots`), those who vote are the members that were agreed on last
-//! (`voters`). A decided map is told to all nodes; one that missed it learns it when it meets another (`gossip`), and
-//! from the one that refuses its calls because they are of an older map. A node that is told of one keeps it before it
-//! goes over to it, which may take long: it votes for no other from then on.
+//! Each version is a register of its own (`ballots`); the voters are the members that were agreed on last (`voters`). A
+//! decided map is sent to all nodes. A node that missed it learns it when it meets another node (`gossip`), or from a
+//! node that refuses its calls because they name an older map. A node that is told of a map stores it before it goes
+//! over to it, which may take long: from then on it votes for no other map of that version.
 
 use std::sync::Arc;
 
 use crate::coordinator::consensus::ballots::{Register, Round};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::{BallotCall, CatalogueCall, DatabaseMap, decode, encode};
+use crate::coordinator::replica::message::{decode, encode};
+use crate::coordinator::replica::node_calls::{BallotCall, CatalogueCall, DatabaseMap};
 use crate::coordinator::replica::seat::Seat;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Promise, Vote};
 use crate::coordinator::topology::peers::Urgency;
@@ -127,7 +128,7 @@ impl Coordinator {
         Err(failed)
     }
 
-    /// Whether the members may be changed from here: a majority of those who vote is there.
+    /// Whether the members may be changed from here: a majority of the voters is in reach.
     ///
     /// # Errors
     /// [`MapError::NoMajority`]

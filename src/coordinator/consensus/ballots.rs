@@ -1,17 +1,17 @@
-//! Registers that are decided once for each version: what proposers ask, and what voters answer.
+//! Registers that are decided once for each version: the questions of proposers, and the answers of voters.
 //!
-//! One decision is a single-decree Paxos: a proposer gets promises for its ballot from enough of those who vote, then
-//! has as many accept a value. Should an earlier proposer have had a value accepted by anybody who promised, that one
-//! is proposed on, so that two values of one version cannot both be decided. What a node promised and accepted is in
-//! its store before it answers.
+//! One decision is a single-decree Paxos: a proposer gets promises for its ballot from a majority of the voters, then
+//! has a majority accept a value. If one of the nodes that promised had accepted the value of an earlier proposer, that
+//! value is proposed again, so that two values of one version cannot both be decided. A node stores what it promised
+//! and accepted before it answers.
 //!
-//! A proposer knows that the version before the one it asks about is decided, and says what it is: a node that votes
-//! keeps that beside its vote until it has gone over to it. So whatever a node voted for, it can tell what is decided
-//! before that, and any majority of those who vote can go on from there regardless of who else is lost. A node that is
-//! told of a later version without the one before it does not vote.
+//! A proposer knows that the version before the one it asks about is decided, and sends that version: a voter keeps it
+//! beside its vote until it has gone over to it. So a node can tell what is decided before the version that it voted
+//! for, and any majority of the voters can continue from there, whichever other nodes are lost. A node that is told of
+//! a later version without the one before it does not vote.
 //!
-//! A proposer says whose votes it counts; a node that counts others does not vote. When those who vote change, the new
-//! ones first apply what the old ones promised and accepted (`voters`): [`Promise::with`].
+//! A proposer names the set of voters that it counts; a node that counts another set does not vote. When the voters
+//! change, the new ones first apply what the old ones promised and accepted (`voters`): [`Promise::with`].
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::message::decode;
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::Tally;

@@ -1,11 +1,11 @@
-//! Two maps of one version: what must not be, and what is done where it is.
+//! Forked maps: two maps of one version. The rules exclude them; this module detects and repairs them.
 //!
-//! A version of a map is decided once, by a majority of the members. Should the set of members have been changed on two
-//! sides that did not see each other, each may have had a majority of its own. Nodes that meet with two maps of one
-//! version notice, say so, and count it. One of the two stays, the same wherever they meet; a node that has the other
-//! one begins anew with that which stays, and writes what its copies hold into the database, as where two databases of
-//! one name meet (`superseded`). So no document is lost. Maps that differ in what was split are left alone: a node that
-//! is about to follow a later map looks like that.
+//! A version of a map is decided once, by a majority of the members. If the set of members was changed on two sides
+//! that could not reach each other, each side may have had a majority of its own. Nodes that meet with two maps of one
+//! version log and count that. One of the two maps stays, the same on all nodes; a node with the other map begins again
+//! with the one that stays, and writes what its replicas hold into the database, as where two databases of one name
+//! meet (`superseded`). So no document is lost. Maps that differ only in what was split are left alone, because a node
+//! that is about to follow a later map looks the same.
 
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::message::encode;

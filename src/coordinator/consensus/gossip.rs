@@ -1,11 +1,11 @@
 //! The set of databases as all nodes of the cluster share it.
 //!
-//! Every node keeps the record of every database. A creation or deletion is sent to all nodes that are there; a node
-//! that was away compares what it knows with the others when it meets them. Each database has an instance id: a mark
-//! stays of a deleted one, so that it does not come back, while one of the same name made later does not suffer from
-//! it. Where two instances of one name meet, the older one wins, and the documents of the other are written into it
-//! before its shards go (`superseded`). Nothing but a client's deletion ends an instance otherwise; a creation that
-//! finds an older one does not, since it may have been written to meanwhile.
+//! Every node keeps the record of every database. A creation or deletion is sent to all nodes in reach; a node that was
+//! away compares its records with those of the others when it meets them. Each database has an instance id. A deleted
+//! instance leaves a mark, so that it does not come back, and a later database of the same name is not affected by that
+//! mark. Where two instances of one name meet, the older one keeps the name, and the documents of the other are written
+//! into it before its shards go (`superseded`). Otherwise only a client's deletion ends an instance; a creation that
+//! finds an older instance does not end it, because it may have been written to meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,8 @@ use bytes::Bytes;
 
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
-use crate::coordinator::replica::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
+use crate::coordinator::replica::message::{decode, encode};
+use crate::coordinator::replica::node_calls::{CatalogueCall, Created, DatabaseMap, EntryName};
 use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::{Answer, CallError, Urgency};

@@ -1,8 +1,8 @@
-//! Following a new map: this node's copies go over to where the map says that documents are.
+//! Following a new map: this node's replicas change to what the map says.
 //!
-//! The map of a database changes by majority only (`consensus`), one version after the other. Each node brings its own
-//! copies in sync with it when it hears of it: ranges are divided (`split`), copies that it is to hold begin empty and
-//! are filled by a sync, those that it no longer holds go. The one that follows is in sync on return.
+//! The map of a database changes by majority only (`consensus`), one version after the other. Each node changes its own
+//! replicas when it hears of a map: ranges are divided (`split`), replicas that the node is to hold begin empty and are
+//! filled by a sync, replicas that it no longer holds are removed. When the call returns, the node follows the map.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Database {
         step: MapRecord,
         places: &MapRecord,
     ) -> Result<(), ShardError> {
-        if self.context.rebuilds.is_filling(shard) {
+        if self.context.status.rebuilds.is_filling(shard) {
             return self.divide_unfilled(range, step, places).await;
         }
         let error = match self.divide(range, &step).await {

@@ -1,27 +1,26 @@
-//! Who votes about maps: the members of the cluster as a majority of those before agreed on them.
+//! Voters about maps: the members of the cluster as a majority of the voters before agreed on them.
 //!
-//! The documents of members (`cluster`) spread from node to node, so that two nodes may know of different ones. Votes
-//! are counted among the voters instead: sets of members, one version after the other, each decided by a majority of
-//! the one before it in the same way as maps are (`ballots`). They follow the documents within a moment, wherever a
-//! majority is in reach. While members were never agreed on (version 0) each node counts those it knows, and votes for
-//! the one that counts the same; the first set needs the votes of all who are in it.
+//! The documents of members (`cluster`) spread from node to node, so that two nodes may know different ones. Votes are
+//! counted among the voters instead: sets of members, one version after the other, each decided by a majority of the
+//! one before it in the same way as maps are (`ballots`). The voters follow the documents within a moment, wherever a
+//! majority is in reach. While members were never agreed on (version 0) each node counts the members it knows, and
+//! votes for a proposer that counts the same; the first set needs the votes of all its members.
 //!
-//! **The joint stage.** A map that was decided among voters must not be lost to the next ones, of whom most may never
+//! **The joint stage.** A map that was decided among voters must not be lost to the next voters, of whom most may never
 //! have heard of it. So a node that goes over to voters of version `v`
-//! - answers no ballot of those before from then on, and
-//! - votes by the new ones only once it has applied what so many of the old ones promised and accepted that every
-//!   majority of them had one of these. Each of those had gone over before it told that, and had itself applied what
-//!   was accepted before.
+//! - answers no ballot of earlier voters from then on, and
+//! - votes by the new ones only once it has applied what so many of the old voters promised and accepted that every
+//!   majority of the old voters includes one of these. Each of those had gone over before it told that, and had itself
+//!   applied what was accepted before.
 //!
-//! What a majority of the old voters accepted is thus known to every new voter who votes, and no majority of the old
-//! ones is left to accept anything else: a decision is one of a majority of the old and of the new. The version after
-//! that is decided by nodes that have done so only: there are never more than two sets of whom it matters what they
-//! accepted. A node that comes with an empty disk may have voted before it lost it: it applies what as many of the
-//! present voters hold, too.
+//! What a majority of the old voters accepted is thus known to every new voter that votes, and no majority of the old
+//! ones is left to accept anything else: a decision is one of a majority of the old and of the new voters. The version
+//! after that is decided by nodes that have done so only: at most two sets of voters matter at any time. A node with an
+//! empty disk may have voted before it lost its data: it applies what as many of the present voters hold, too.
 //!
-//! Where a majority is lost for good an administrator names the voters (`force_voters`): the node that is asked takes
-//! in what all others that are there accepted, and what only the lost ones accepted is lost with them. Should they come
-//! back, of two sets of one version the larger one stays.
+//! Where a majority is lost for good an administrator names the voters (`force_voters`): the asked node applies what
+//! all other nodes in reach accepted, and what only the lost nodes accepted is lost with them. If they come back, the
+//! larger of two sets of one version stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -32,13 +31,15 @@ use crate::coordinator::consensus::agreement::read_promise;
 use crate::coordinator::consensus::ballots::{Register, Round};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::message::{CatalogueCall, HandedOver, VotersCall, decode, encode};
+use crate::coordinator::replica::message::{decode, encode};
+use crate::coordinator::replica::node_calls::{CatalogueCall, HandedOver, VotersCall};
 use crate::coordinator::replica::seat::{Seat, Voters};
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Promise, Vote};
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;
 use crate::coordinator::topology::{record, rows};
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::storage::{StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
@@ -62,7 +63,8 @@ impl Coordinator {
     /// Takes up what is stored, and sees to it that the voters follow the members; ends with the coordinator.
     pub(in crate::coordinator) async fn keep_voting(self: &Arc<Self>) -> Result<(), ShardError> {
         self.context().voting.set(self.storage().read(Seat::read).await?);
-        self.env().spawn(follow_members(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("voters", "a change of members or voters", |me| follow_members(weak, me));
         Ok(())
     }
 
@@ -80,7 +82,7 @@ impl Coordinator {
         (voters, names)
     }
 
-    /// Makes the members that are known here the voters, where a majority of those who vote is lost for good. To be
+    /// Makes the members that are known here the voters, where a majority of the voters is lost for good. To be
     /// asked for by an administrator only. What others who are there accepted may have been decided with those lost:
     /// it is applied before.
     ///
@@ -99,7 +101,7 @@ impl Coordinator {
             seat.voters.clone()
         });
         let voters = voters.await?;
-        tracing::warn!(?voters, "an administrator named those who vote");
+        tracing::warn!(?voters, "an administrator named the voters");
         self.tell_voters(&voters);
         Ok(())
     }
@@ -203,7 +205,7 @@ impl Coordinator {
                     taken.insert(node, complete);
                 }
                 Ok(None) => {}
-                Err(error) => tracing::info!(node, %error, "what a node accepted was not taken in yet"),
+                Err(error) => tracing::info!(node, %error, "what a node accepted was not applied yet"),
             }
         }
         if !seat.is_enough(&context.node, &taken) {
@@ -219,7 +221,7 @@ impl Coordinator {
         self.change_seat(complete).await
     }
 
-    /// Applies what those who vote, and those before them, promised and accepted, as far as they are there; fails
+    /// Applies what the voters, and those before them, promised and accepted, as far as they are there; fails
     /// where one that stays there does not hand it over.
     async fn take_over_from_all(&self) -> Result<(), ShardError> {
         let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
@@ -236,9 +238,9 @@ impl Coordinator {
                 Ok(None) => "it goes by other voters".to_owned(),
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(node, why, "what a node accepted was not taken in");
+            tracing::warn!(node, why, "what a node accepted was not applied");
             match this.context().peers.is_up(&node) {
-                true => Err(ShardError::Indeterminate(format!("what {node} accepted was not taken in: {why}"))),
+                true => Err(ShardError::Indeterminate(format!("what {node} accepted was not applied: {why}"))),
                 // It is lost with the others.
                 false => Ok(()),
             }
@@ -347,7 +349,7 @@ fn read_promises(view: &dyn View, after: Option<Vec<u8>>) -> Result<Promises, St
 }
 
 /// Until the coordinator goes: the voters follow the members.
-async fn follow_members(weak: Weak<Coordinator>) {
+async fn follow_members(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (mut members, mut seats) = (context.peers.watch(), context.voting.changes.subscribe());
     let env = context.env.clone();
@@ -355,13 +357,16 @@ async fn follow_members(weak: Weak<Coordinator>) {
     loop {
         members.borrow_and_update();
         seats.borrow_and_update();
+        let run = worker.begin();
         let is_settled = match weak.upgrade() {
             Some(coordinator) => coordinator.mind_voters().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "who votes is not settled yet");
+                worker.failed(&error);
                 false
             }),
             None => return,
         };
+        drop(run);
         tokio::select! {
             biased;
             changed = members.changed() => if changed.is_err() { return },

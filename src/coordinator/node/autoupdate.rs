@@ -1,8 +1,8 @@
-//! Views follow their databases without being asked: what a query finds is then mostly there already.
+//! Automatic update of views: a query then mostly finds its view up to date.
 //!
-//! Some time after an update of a database its views are brought up to date, a few databases at once, each view at a
-//! pace that leaves the node to those who wait for something. Design documents with `autoupdate: false` are left alone,
-//! all are with `[settee] autoupdate = false`.
+//! Some time after an update of a database its views are brought up to date, a few databases at once, at a pace that
+//! leaves the processor to requests. Design documents with `autoupdate: false` are skipped, all of them with `[settee]
+//! autoupdate = false`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ impl Coordinator {
     pub(in crate::coordinator) fn keep_views(self: &Arc<Self>) {
         let (weak, mut news, env) = (Arc::downgrade(self), self.watch_events(), self.env().clone());
         let (behind, free) = (Arc::<Mutex<Behind>>::default(), Arc::new(Semaphore::new(limits::AUTOUPDATE_AT_ONCE)));
-        self.env().spawn(async move {
+        self.env().spawn_worker("autoupdate", "a change of a database", |worker| async move {
             let mut seen = 0;
             while news.changed().await.is_ok() {
                 env.sleep(limits::AUTOUPDATE_PAUSE).await;
@@ -45,6 +45,7 @@ impl Coordinator {
                 if !coordinator.config().bool("settee", "autoupdate", true) {
                     continue;
                 }
+                let _run = worker.begin();
                 let (events, last) = coordinator.events(seen);
                 seen = last;
                 let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);

@@ -1,4 +1,4 @@
-//! Whether all that is stored on a node is whole: the databases' records, and every shard of each (`shard/check.rs`).
+//! Consistency check of a node's data: the records of its databases, and every shard of each (`shard/check.rs`).
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
-//! `_global_changes`: documents that tell what happened to the databases, one per database and kind of event.
+//! `_global_changes`: documents that record events of databases, one per database and kind of event.
 //!
-//! It is an ordinary database, made and removed by administrators; its changes feed is what `_db_updates` shows. While
-//! it exists a creation or removal is noted before it is answered. Updates are noted by a task that writes at most
-//! every `limits::GLOBAL_CHANGES_PAUSE`, always after the update is durable, so a reader never learns of one too early.
-//! Lost with a crash (not with an orderly stop) are at most the notes of updates of that last moment.
+//! It is an ordinary database that administrators create and remove; `_db_updates` shows its changes feed. While it
+//! exists, a creation or removal is recorded before it is answered. A background worker records updates, at most every
+//! `limits::GLOBAL_CHANGES_PAUSE`, always after the update is durable, so that a reader never learns of one too early.
+//! A crash (not an orderly stop) loses at most the records of updates of that last moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,11 +54,12 @@ impl Coordinator {
     /// Starts the task that notes updates; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_global_changes(self: &Arc<Self>) {
         let (weak, mut news, env) = (Arc::downgrade(self), self.watch_events(), self.env().clone());
-        self.env().spawn(async move {
+        self.env().spawn_worker("global_changes", "a change of a database", |worker| async move {
             while news.changed().await.is_ok() {
                 let Some(coordinator) = weak.upgrade() else { return };
+                let run = worker.begin();
                 coordinator.note_updates().await;
-                drop(coordinator);
+                drop((run, coordinator));
                 env.sleep(limits::GLOBAL_CHANGES_PAUSE).await;
             }
         });

@@ -1,4 +1,4 @@
-//! The documents that lost writes concern, by name: for operators who take over what is whole of a data directory.
+//! Names of the documents that lost writes concern, for operators who recover a data directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a node holds and does: its databases, the calls of other nodes, checks and background work.
+//! The node: the start of its databases, the calls of other nodes, checks and background work.
 
 pub(super) mod autoupdate;
 pub mod check;
@@ -7,3 +7,4 @@ pub(super) mod lost;
 pub(super) mod room;
 pub(super) mod serve;
 pub mod start;
+pub mod status;

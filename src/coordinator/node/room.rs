@@ -1,4 +1,4 @@
-//! Looks after the room on the disk: again and again, and whenever the configuration changes.
+//! Background worker that measures free disk space: at intervals, and whenever the configuration changes.
 
 use std::sync::Arc;
 
@@ -9,15 +9,16 @@ impl Coordinator {
     /// Starts the task that compares free bytes with `[settee] disk_reserve_mb`; it ends with the coordinator.
     pub(in crate::coordinator) fn watch_room(self: &Arc<Self>) {
         let (weak, env, mut changed) = (Arc::downgrade(self), self.env().clone(), self.config().watch());
-        self.env().spawn(async move {
+        self.env().spawn_worker("disk_room", "a pause or a setting", |worker| async move {
             while let Some(coordinator) = weak.upgrade() {
                 let config = coordinator.config();
                 let reserve_mb = config.u64("settee", "disk_reserve_mb", limits::DISK_RESERVE_MB);
                 let storage = coordinator.storage().clone();
                 drop(coordinator);
                 let reserve = reserve_mb.saturating_mul(1 << 20);
+                let run = worker.begin();
                 let is_near = storage.measure_room(reserve).await < reserve.saturating_mul(4);
-                drop(storage);
+                drop((run, storage));
                 let pause = env.sleep(if is_near { limits::DISK_ROOM_PAUSE_NEAR } else { limits::DISK_ROOM_PAUSE });
                 tokio::select! {
                     biased;

@@ -1,9 +1,10 @@
-//! Answers calls of other nodes to the copies that this one holds.
+//! Answers to calls of other nodes about the replicas of this node.
 //!
-//! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
-//! over is dropped before anything is done; one that changes something and comes again is answered as the first time,
-//! whatever has become of the map since. What is counted by a map from before copies moved is refused: reads when they
-//! arrive, writes in the committer (`Placed::admits`), since they may wait for long until they are stored.
+//! A call names the database's instance, because a database that was deleted and created again is another one. A call
+//! whose deadline is over is dropped before anything is done. A call that changes something and comes again is answered
+//! as the first time, whatever has become of the map since. A call whose answer is counted by a map from before
+//! replicas moved is refused: reads when they arrive, writes in the committer (`Placed::admits`), because they may wait
+//! for long until they are stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,19 +14,22 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::coordinator::anti_entropy::compare;
+use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::call_text::decode_call;
+use crate::coordinator::replica::calls::{
+    Awaits, Blob, Collect, CollectionCall, CollectionQuestion, Compact, Confirm, CopyCall, CopyOp, CountOf, Decide,
+    DesignVersion, Digests, Epochs, Fetch, FetchSome, GroupsOf, HeaderOf, Holds, Info, KeepViews, List, LocalList,
+    LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose, PurgeInfos, ReplicaCall, RowsOf, Search,
+    SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf, Split, Stage, StageFinish, StageWrite, Status,
+    Tell, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion, Wait,
+};
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{
-    CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, SearchCall, SearchOp, ViewCall, ViewFailure,
-    ViewOp, WireError, encode,
-};
+use crate::coordinator::replica::message::{DecideCall, EditText, Refusal, ReplicaPosition, WireError, encode};
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{self, Origin};
-use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::Mark;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::peers::Answer;
@@ -37,7 +41,7 @@ use crate::index::search::SearchDefinition;
 use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
-use crate::shard::{AcceptedEdit, Edit, Fetched, FetchedPart, ListRow, ShardError, Want, Wants};
+use crate::shard::{AcceptedEdit, Edit, Fetched, FetchedPart, ListRow, LocalRegister, ShardError, Want, Wants};
 use crate::storage::ReadAs;
 use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};
@@ -51,6 +55,8 @@ impl Answer for CopyService {
         Box::pin(async move {
             let coordinator = coordinator.ok_or("this node stops")?;
             let call = decode_call(&body, &from, &coordinator.context().node)?;
+            // All of it is in the call now, once.
+            drop(body);
             if left.is_zero() {
                 return Err("its time is over".to_owned());
             }
@@ -64,6 +70,31 @@ type Served<T> = Result<T, WireError>;
 
 fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
     encode(&result.map_err(WireError::from))
+}
+
+/// The answer of an operation: it has the type that the caller reads.
+fn answer<C: ReplicaCall>(result: Result<C::Answer, ShardError>) -> Bytes {
+    reply(result)
+}
+
+/// The answer of an operation that says by itself why it was not done.
+fn served<C: ReplicaCall>(result: Served<C::Answer>) -> Bytes {
+    encode(&result)
+}
+
+/// The answer of a question about tombstone collection.
+fn collected<Q: CollectionQuestion>(result: Result<Q::Answer, ShardError>) -> Bytes {
+    reply(result)
+}
+
+/// The answer of a question about a view.
+fn of_view<Q: ViewQuestion>(result: Result<Q::Answer, IndexError>) -> Bytes {
+    encode(&result.map_err(ViewFailure::from))
+}
+
+/// The answer of a question about a full-text index.
+fn of_search<Q: SearchQuestion>(result: Result<Q::Answer, IndexError>) -> Bytes {
+    encode(&result.map_err(ViewFailure::from))
 }
 
 impl Coordinator {
@@ -82,7 +113,7 @@ impl Coordinator {
             context.note_stale(&db, &from);
         }
         let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
-        let asked = Asked { from, version, counted, range, until };
+        let asked = Asked { from, version, counted, range, id, until };
         let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
         // Boxed: what it is passed on through would hold it several times, for every call.
         let done = Box::pin(async {
@@ -112,6 +143,8 @@ struct Asked {
     counted: bool,
     /// The number of the range in that.
     range: usize,
+    /// The number of the call.
+    id: u64,
     /// When the caller gives up.
     until: Instant,
 }
@@ -142,12 +175,13 @@ impl Database {
         }
         let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
-            CopyOp::Fetch(wants) => return Ok(groups.fetch(wants).await),
-            CopyOp::FetchSome { wants, bytes } => return Ok(groups.fetch_some(wants, bytes).await),
-            CopyOp::Merge { edits, source, repair, anew, tell } => {
+            CopyOp::Awaits(Awaits(call)) => return Ok(answer::<Awaits>(Ok(self.context.awaited.is_awaited(call)))),
+            CopyOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await),
+            CopyOp::FetchSome(FetchSome { wants, bytes }) => return Ok(groups.fetch_some(wants, bytes).await),
+            CopyOp::Merge(Merge { edits, source, repair, anew, tell }) => {
                 let origin = if anew { Origin::Anew } else { Origin::Anywhere };
                 let merged = groups.merge(edits, source, repair.then_some(origin)).await;
-                return Ok(if tell { encode(&merged) } else { encode(&merged.map(|merged| merged.stored)) });
+                return Ok(if tell { served::<Merge>(merged) } else { encode(&merged.map(|merged| merged.stored)) });
             }
             op => op,
         };
@@ -158,7 +192,7 @@ impl Database {
             };
         };
         if matches!(op, CopyOp::Status) {
-            return Ok(reply(self.told_status(&layout, range, &asked.from).await));
+            return Ok(answer::<Status>(self.told_status(&layout, range, &asked.from).await));
         }
         let copy = match groups.own(range).await {
             Ok(copy) => asked.to_do_it_on(copy),
@@ -167,18 +201,16 @@ impl Database {
         let context = &self.context;
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
-            CopyOp::Decide(call) => encode(&serving.decide(*call).await),
-            CopyOp::View(call) => serving.view(*call).await,
-            CopyOp::Search(call) => serving.search(*call).await,
-            CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
-            CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
-            CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
-            CopyOp::Epochs => reply(Ok(copy.epochs.list())),
-            CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
-            CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
-            CopyOp::Holds(wanted) => reply(self.holds(&layout, range, &copy, &wanted).await),
-            CopyOp::Collect(call) => serving.collect(*call, asked).await,
+            CopyOp::Decide(Decide(call)) => served::<Decide>(serving.decide(*call, asked).await),
+            CopyOp::View(View(call)) => serving.view(*call).await,
+            CopyOp::Search(Search(call)) => serving.search(*call).await,
+            CopyOp::StageWrite(StageWrite { upload, data }) => {
+                answer::<StageWrite>(context.uploads.write(&context.env, upload, data).await)
+            }
+            CopyOp::StageFinish(StageFinish { upload }) => answer::<StageFinish>(context.uploads.finish(upload).await),
+            CopyOp::Stage(Stage(mode)) => answer::<Stage>(context.uploads.begin(&context.env, copy.shard.stage(mode))),
+            CopyOp::Holds(Holds(wanted)) => answer::<Holds>(self.holds(&layout, range, &copy, &wanted).await),
+            CopyOp::Collect(Collect(call)) => serving.collect(*call, asked).await,
             op => serving.plain(op).await,
         })
     }
@@ -196,7 +228,7 @@ fn refuse(op: &CopyOp, error: WireError) -> Bytes {
 /// no such range any more, or not yet.
 fn range_meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
     let map = &layout.map;
-    if let CopyOp::Decide(call) = op {
+    if let CopyOp::Decide(Decide(call)) = op {
         let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));
         let first = ranges.next()?;
         return ranges.all(|range| range == first).then_some(first);
@@ -217,7 +249,7 @@ impl Groups<'_> {
     /// All documents, for a node that asks for no less.
     async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Bytes {
         let held = self.database.context.budgets.answer(wants.len() * limits::FETCH_DOC_BYTES).await;
-        held.with(encode(&self.fetch_all(wants).await))
+        held.with(served::<Fetch>(self.fetch_all(wants).await))
     }
 
     async fn fetch_all(&self, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
@@ -253,10 +285,10 @@ impl Groups<'_> {
             let held = self.database.context.budgets.answer(room).await;
             let part = match self.fetch_within(range, wants, room).await {
                 Ok(part) => part,
-                Err(error) => return encode(&Err::<(), _>(error)),
+                Err(error) => return served::<FetchSome>(Err(error)),
             };
             if !part.found.is_empty() || part.rest.is_empty() || part.needs > most {
-                return held.with(encode(&Ok::<_, WireError>((part.found, part.needs as u64))));
+                return held.with(served::<FetchSome>(Ok((part.found, part.needs as u64))));
             }
             (wants, room) = (part.rest, part.needs);
         }
@@ -322,62 +354,88 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// What a copy answers by itself.
+    /// Operations on one replica that need nothing else of the call.
     async fn plain(&self, op: CopyOp) -> Bytes {
         let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
         match op {
-            CopyOp::List(page) if page.bodies => self.large(|| shard.list(page.clone()), |rows| rows_bytes(rows)).await,
-            CopyOp::List(page) => reply(shard.list(page).await),
-            CopyOp::Summary(start, end) => reply(shard.summary(start, end).await),
-            CopyOp::Select { start, end, direction, place } => reply(shard.select(start, end, direction, place).await),
-            CopyOp::Changes(call) => reply(self.copy.changes(call).await),
-            CopyOp::Info => reply(RangeCopy::Own(self.copy.clone()).info().await),
-            CopyOp::Wait { beyond } => reply(Ok(self.wait(beyond).await)),
-            CopyOp::Resume(entries) => reply(self.copy.resume(&entries).await),
-            CopyOp::DesignVersion => reply(Ok(self.database.context.boot.wrapping_add(shard.design_version()))),
-            CopyOp::Local(id) => reply(shard.local_register(&id).await),
-            CopyOp::LocalSet { id, document, by } => {
-                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
+            CopyOp::Changes(call) => self.here(call).await,
+            CopyOp::Epochs => self.here(Epochs).await,
+            CopyOp::Info => self.here(Info).await,
+            CopyOp::Local(call) => self.here(call).await,
+            CopyOp::LocalMerge(call) => self.here(call).await,
+            CopyOp::Purge(call) => self.here(call).await,
+            CopyOp::PurgesShared(call) => self.here(call).await,
+            CopyOp::Resume(call) => self.here(call).await,
+            CopyOp::Select(call) => self.here(call).await,
+            CopyOp::SetSyncPoint(call) => self.here(call).await,
+            CopyOp::Summary(call) => self.here(call).await,
+            CopyOp::TakenIn(call) => self.here(call).await,
+            CopyOp::Wait(Wait { beyond }) => answer::<Wait>(Ok(self.wait(beyond).await)),
+            CopyOp::DesignVersion => {
+                answer::<DesignVersion>(Ok(self.database.context.boot.wrapping_add(shard.design_version())))
             }
-            CopyOp::Purge(items) => reply(shard.purge(items).await),
-            CopyOp::LocalList { start, end, direction, limit, bytes } => {
+            CopyOp::LocalSet(LocalSet { id, document, by }) => {
+                let mark = self.database.copies_of(self.range) > 1;
+                answer::<LocalSet>(shard.local_set(&id, document, by, mark).await)
+            }
+            CopyOp::Split(Split(ranges)) => answer::<Split>(compare::split(&shard.in_background(), ranges).await),
+            CopyOp::Digests(Digests((start, end), limit)) => {
+                let limit = size(limit).min(limits::STEP_ROWS);
+                answer::<Digests>(shard.in_background().digests(start, end, limit).await)
+            }
+            CopyOp::PurgeInfos(PurgeInfos { since, limit }) => {
+                let infos = shard.purges_to_tell(since, size(limit)).await;
+                answer::<PurgeInfos>(infos.map(|infos| cut(infos, |info| info.gone().count())))
+            }
+            CopyOp::Compact => answer::<Compact>(self.compact().await),
+            CopyOp::KeepViews(KeepViews(views)) => {
+                let keep = views.into_iter().map(Signature).collect();
+                answer::<KeepViews>(self.database.context.indexes.clean_up(shard, &keep).await)
+            }
+            op => self.bytes(op).await,
+        }
+    }
+
+    /// Operations that answer with much: documents and pieces of attachments.
+    async fn bytes(&self, op: CopyOp) -> Bytes {
+        let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
+        match op {
+            CopyOp::List(List(page)) if page.bodies => {
+                self.large::<List, _>(|| shard.list(page.clone()), |rows| rows_bytes(rows)).await
+            }
+            CopyOp::List(List(page)) => answer::<List>(shard.list(page).await),
+            CopyOp::LocalList(LocalList { start, end, direction, limit, bytes }) => {
                 let most = (size(limit), bytes.map_or(limits::CLUSTER_OLD_BODY_BYTES, size));
                 let list = || shard.local_page((start.clone(), end.clone()), direction, most);
-                self.large(list, |rows| rows.iter().map(|(_, local)| local.body.len()).sum()).await
+                self.large::<LocalList, _>(list, |rows| rows.iter().map(|(_, local)| local.body.len()).sum()).await
             }
-            CopyOp::LocalMerge(registers) => reply(shard.local_merge(registers).await),
-            CopyOp::LocalRegisters { after, limit } => {
+            CopyOp::LocalRegisters(LocalRegisters { after, limit }) => {
                 let list = || shard.local_registers(after.clone(), size(limit));
-                self.large(list, |rows| rows.iter().flat_map(|(_, of)| &of.document).map(|d| d.body.len()).sum()).await
+                let bytes = |rows: &Vec<(DocId, LocalRegister)>| {
+                    rows.iter().flat_map(|(_, of)| &of.document).map(|document| document.body.len()).sum()
+                };
+                self.large::<LocalRegisters, _>(list, bytes).await
             }
-            CopyOp::Split(ranges) => reply(compare::split(&shard.in_background(), ranges).await),
-            CopyOp::Digests((start, end), limit) => {
-                reply(shard.in_background().digests(start, end, size(limit).min(limits::STEP_ROWS)).await)
-            }
-            CopyOp::PurgeInfos { since, limit } => {
-                let infos = shard.purges_to_tell(since, size(limit)).await;
-                reply(infos.map(|infos| cut(infos, |info| info.revs.len())))
-            }
-            CopyOp::Compact => reply(self.compact().await),
-            CopyOp::Blob { attachment, at } => {
+            CopyOp::Blob(Blob { attachment, at }) => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
                 let piece = shard.blob_reader(&attachment, ReadAs::Stored, Some((at, end))).next().await;
-                reply(piece.map(Option::unwrap_or_default).map_err(ShardError::from))
-            }
-            CopyOp::KeepViews(views) => {
-                let keep = views.into_iter().map(Signature).collect();
-                reply(self.database.context.indexes.clean_up(shard, &keep).await)
+                answer::<Blob>(piece.map(Option::unwrap_or_default).map_err(ShardError::from))
             }
             _ => reply(Err::<(), _>(ShardError::NotExecuted("this call is answered elsewhere".to_owned()))),
         }
     }
 
+    /// An operation that the replica answers by itself.
+    async fn here<C: PlainCall>(&self, call: C) -> Bytes {
+        answer::<C>(call.on(self.copy).await)
+    }
+
     /// Answers rows with documents, as many as have `limits::STEP_BYTES` or one that is larger: within the bytes that
     /// all answers share.
-    async fn large<T: Serialize, F: Future<Output = Result<T, ShardError>>>(
+    async fn large<C: ReplicaCall, F: Future<Output = Result<C::Answer, ShardError>>>(
         &self,
         read: impl Fn() -> F,
-        bytes_of: impl Fn(&T) -> usize,
+        bytes_of: impl Fn(&C::Answer) -> usize,
     ) -> Bytes {
         let mut room = 2 * limits::STEP_BYTES;
         loop {
@@ -386,7 +444,7 @@ impl Serving<'_> {
             match rows.as_ref().map_or(0, &bytes_of) {
                 // One that is larger than expected waits for its room without what was read.
                 bytes if bytes > room && room < limits::ANSWERS_BYTES => room = bytes,
-                _ => return held.with(reply(rows)),
+                _ => return held.with(answer::<C>(rows)),
             }
         }
     }
@@ -416,7 +474,7 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn decide(&self, call: DecideCall) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
+    async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
         let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
@@ -424,7 +482,9 @@ impl Serving<'_> {
         if self.database.context.env.now() >= self.until {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
-        let decisions = self.database.decide_own(shard, &edits, &caller).await;
+        let sent_by = RemoteCopy::new(&self.database.target, self.range, &asked.from.as_str().into());
+        let sent_by = awaited::Caller { node: sent_by, call: asked.id };
+        let decisions = self.database.decide_own(shard, &edits, &caller, Some(&sent_by)).await;
         let at = Some(Mark::of(self.copy.replica_position()));
         let mut out = Vec::with_capacity(decisions.len());
         for (edit, mut decision) in edits.iter().zip(decisions) {
@@ -455,17 +515,17 @@ impl Serving<'_> {
     async fn collect(&self, call: CollectionCall, asked: &Asked) -> Bytes {
         let (copy, version) = (self.copy, asked.version);
         match call {
-            CollectionCall::Tell => reply(copy.shard.told().await),
-            CollectionCall::Propose(proposal) => {
-                reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
+            CollectionCall::Tell => collected::<Tell>(copy.shard.told().await),
+            CollectionCall::Propose(Propose(proposal)) => {
+                collected::<Propose>(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
             }
-            CollectionCall::Confirm(round) => {
-                reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
+            CollectionCall::Confirm(Confirm(round)) => {
+                collected::<Confirm>(self.database.stands((self.range, version), copy, &asked.from, round).await)
             }
-            CollectionCall::Open => reply(copy.shard.open_proposals().await),
-            CollectionCall::Markers(after) => {
+            CollectionCall::Open => collected::<Open>(copy.shard.open_proposals().await),
+            CollectionCall::Markers(Markers(after)) => {
                 let markers = copy.shard.markers(after, limits::STEP_ROWS).await;
-                reply(markers.map(|markers| cut(markers, |(_, path)| path.ids.len())))
+                collected::<Markers>(markers.map(|markers| cut(markers, |(_, path)| path.ids.len())))
             }
         }
     }
@@ -481,10 +541,10 @@ impl Serving<'_> {
             return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
         };
         match op {
-            SearchOp::Search { request, update } => {
-                encode(&search.search_own(self.range, self.copy, *request, update).await.map_err(ViewFailure::from))
+            SearchOp::Search(SearchFor { request, update }) => {
+                of_search::<SearchFor>(search.search_own(self.range, self.copy, *request, update).await)
             }
-            SearchOp::Size => encode(&search.size_of_own(self.range, self.copy).await.map_err(ViewFailure::from)),
+            SearchOp::Size => of_search::<SizeOf>(search.size_of_own(self.range, self.copy).await),
         }
     }
 
@@ -500,25 +560,24 @@ impl Serving<'_> {
         let copy = RangeCopy::Own(self.copy.clone());
         let whole = self.database.view_of(&program, Arc::new(definition));
         let view = whole.on(self.range, copy.clone());
+        let size = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         match op {
-            ViewOp::Update { wait: true } => {
-                encode(&whole.update(&view, self.range, &copy).await.map_err(ViewFailure::from))
+            ViewOp::Update(UpdateView { wait: true }) => {
+                of_view::<UpdateView>(whole.update(&view, self.range, &copy).await)
             }
-            ViewOp::Update { wait: false } => encode(&view.update_later().await.map_err(ViewFailure::from)),
-            ViewOp::Header => encode(&view.header().await.map_err(ViewFailure::from)),
-            ViewOp::Rows { places, direction, limit } => {
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                encode(&view.rows(places, direction, limit).await.map_err(ViewFailure::from))
+            ViewOp::Update(UpdateView { wait: false }) => of_view::<UpdateView>(view.update_later().await),
+            ViewOp::Header => of_view::<HeaderOf>(view.header().await),
+            ViewOp::Rows(RowsOf { places, direction, limit }) => {
+                of_view::<RowsOf>(view.rows(places, direction, size(limit)).await)
             }
-            ViewOp::Groups { by, places, limit } => {
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                encode(&view.groups(&by, places, limit).await.map_err(ViewFailure::from))
+            ViewOp::Groups(GroupsOf { by, places, limit }) => {
+                of_view::<GroupsOf>(view.groups(&by, places, size(limit)).await)
             }
-            ViewOp::Count(places) => encode(&view.count(places).await.map_err(ViewFailure::from)),
-            ViewOp::Selected(call) => {
+            ViewOp::Count(CountOf(places)) => of_view::<CountOf>(view.count(places).await),
+            ViewOp::Selected(SelectedOf(call)) => {
                 let checked = self.copy.check_epoch(call.epoch).map_err(IndexError::from);
                 let found = async { checked.map(|()| view.selected(call))?.await };
-                encode(&found.await.map_err(ViewFailure::from))
+                of_view::<SelectedOf>(found.await)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The start of a node's coordinator: its databases, its background tasks, its services for other nodes.
+//! Start of a node's coordinator: its databases, its background workers, its services for other nodes.
 
 use std::sync::Arc;
 
@@ -87,10 +87,11 @@ impl Coordinator {
         let (weak, context) = (Arc::downgrade(self), self.context());
         context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
-        context.env.spawn(keep_merging_superseded(weak.clone()));
-        context.env.spawn(keep_rebuilding(weak.clone()));
-        context.env.spawn(watch_nodes(weak.clone()));
-        context.env.spawn(sync_lagging(weak.clone()));
-        context.env.spawn(learn_maps(weak));
+        let (env, of) = (&context.env, || weak.clone());
+        env.spawn_worker("superseded_instances", "a superseded instance", |me| keep_merging_superseded(of(), me));
+        env.spawn_worker("rebuilds", "damage of a store file", |me| keep_rebuilding(of(), me));
+        env.spawn_worker("nodes", "a change of connections or settings", |me| watch_nodes(of(), me));
+        env.spawn_worker("replica_sync", "a lagging database or the next comparison", |me| sync_lagging(of(), me));
+        env.spawn_worker("shard_maps", "a newer map elsewhere", |me| learn_maps(of(), me));
     }
 }

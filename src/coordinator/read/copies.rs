@@ -1,4 +1,4 @@
-//! Which copies of a range there are, and which of them to ask first.
+//! The replicas of a range, and the order in which reads ask them.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Database {
         index: usize,
     ) -> Result<Option<OwnCopy>, ShardError> {
         match layout.placed.shard(index) {
-            Some(shard) if self.context.rebuilds.is_filling(shard) => {
+            Some(shard) if self.context.status.rebuilds.is_filling(shard) => {
                 Err(ShardError::NotExecuted("the copy is made anew and not filled yet".to_owned()))
             }
             _ => self.own_copy_to_fill(layout, index).await,
@@ -127,7 +127,7 @@ impl Database {
         try_join_all(self.ranges().into_iter().map(|index| self.held_copy(index))).await
     }
 
-    /// Adds an event for every change of a document, regardless of who waits for it; none behind that of the deletion.
+    /// Adds an event for every change of a document, whether or not a reader waits; none behind that of the deletion.
     pub(in crate::coordinator) fn tell_updates(&self) -> OnChange {
         let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
         Box::new(move || {
@@ -217,7 +217,7 @@ impl Database {
         }
         let copy = |range: &usize| {
             let shard = layout.placed.shard(*range)?;
-            let is_read = layout.is_alone(*range) && !self.context.rebuilds.is_filling(shard);
+            let is_read = layout.is_alone(*range) && !self.context.status.rebuilds.is_filling(shard);
             layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::inline)
         };
         ranges.iter().map(copy).collect()
@@ -280,10 +280,16 @@ impl Database {
         let mut failed = ShardError::NoCopy { copies: layout.placed.copies(index) };
         let only = layout.is_alone(index);
         for copy in self.readers(layout, index).await? {
+            let node = copy.node().cloned();
             match op(copy).await {
                 Err(ShardError::Moved) => failed = ShardError::Moved,
                 Err(error) if is_away(&error) && !only => failed = no_answer(failed, error),
-                done => return done,
+                done => {
+                    if !only {
+                        self.note_reader(index, node.as_ref());
+                    }
+                    return done;
+                }
             }
         }
         Err(failed)

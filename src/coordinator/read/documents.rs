@@ -1,4 +1,4 @@
-//! Reading documents and attachments.
+//! Reads of documents and attachments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! Documents that a selector takes, merged over the ranges in the order of their ids.
+//! Filter scan over a database: documents that a selector matches, merged over the ranges in the order of their ids.
 //!
-//! Each range matches its own documents where they lie (`shard/filter_scan.rs`) and hands over those that match, a
-//! bounded step at a time; design documents are left out.
+//! Each range matches its own documents in place (`shard/filter_scan.rs`) and returns those that match, a bounded step
+//! at a time; design documents are left out.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

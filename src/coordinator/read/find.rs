@@ -1,8 +1,8 @@
-//! Declarative queries being answered: rows of an index or all documents, matched as they are asked for.
+//! Execution of declarative queries: rows of an index or all documents, matched as the client asks for them.
 //!
-//! All documents are matched where they lie ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to
-//! documents, read a few at a time and matched as they are then; where the index alone holds what is asked for, its
-//! rows are matched in their place.
+//! All documents are matched in place ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to documents,
+//! which are read a few at a time and matched in their present form; where the index alone holds what the query asks
+//! for, its rows are matched instead of documents.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
@@ -274,7 +274,7 @@ impl Hits {
     async fn match_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
         let wants: Vec<(DocId, Want)> = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
         let found = match &self.source {
-            Source::Index(rows) if self.r() <= 1 => rows.documents(wants).await?,
+            Source::Index(rows) if self.r() <= 1 => rows.first_documents(&wants, limits::FETCH_BYTES).await?,
             _ => self.database.fetch_first(&wants, Some(self.r()), limits::FETCH_BYTES).await?,
         };
         let read = found.len();

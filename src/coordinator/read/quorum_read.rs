@@ -1,9 +1,10 @@
-//! Reading documents from several copies of a range, and repairing those that lack something.
+//! Quorum reads of documents, and read repair of replicas that lack something.
 //!
-//! One copy is asked for the documents, the others for their revision trees. Where the leaves agree the first answer
-//! stands. Where they do not, all copies that can be reached are asked for their leaves; the answer is made of the
-//! union, and copies that lack a leaf get it behind the answer. Leaves that a copy has purged do not come back by that.
-//! So it is with a revision that is named and not found: a feed may have listed it from a copy that was not asked.
+//! One replica is asked for the documents, the others for their revision trees. If the leaves agree, the first answer
+//! stands. If they do not, all replicas in reach are asked for their leaves; the answer is made of the union, and
+//! replicas that lack a leaf get it after the answer. Leaves that a replica has purged do not come back that way. The
+//! same holds for a revision that is named and not found, because a feed may have listed it from a replica that was not
+//! asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `_all_docs`, `_design_docs` and `_local_docs`: an ordered merge over the ranges, page by page.
 //!
-//! A list holds one page per range and moves on as rows are asked for, so its memory does not grow with the database.
+//! A list holds one page per range and reads on as rows are asked for, so its memory does not grow with the database.
 //! Every page reads what is committed at its time: a row that does not change while the list is read appears once.
 
 use std::collections::{BTreeMap, VecDeque};

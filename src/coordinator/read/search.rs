@@ -1,18 +1,19 @@
-//! Full-text searches: one copy of each range is asked, and their answers are made one.
+//! Full-text searches: one replica of each range is asked, and the answers are merged.
 //!
-//! All nodes ask the copies of a range in one order: the numbers of documents, by which rows stand that are alike
-//! otherwise, are those of a copy. Groups take two rounds: the first finds which there are, the second their rows.
+//! All nodes ask the replicas of a range in one order, because the number of a document, by which rows of equal score
+//! are sorted, is that of a replica. Groups take two rounds: the first finds the groups, the second their rows.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use settee_search::search::{Answer, GroupRows, Request, Row, unite};
 
 use super::search_page::Places;
 use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::view::ViewError;
+use crate::coordinator::replica::calls::{IndexSize, SearchFor, SearchRefusal, SizeOf};
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::index_calls::{IndexSize, SearchCall, SearchOp, SearchRefusal};
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
 use crate::document::id::DocId;
 use crate::index::mango::text::TextMapper;
@@ -171,9 +172,9 @@ impl DatabaseSearch {
         }
     }
 
-    fn call(&self, op: SearchOp) -> SearchCall {
-        let design = (self.program.id().clone(), self.program.body().to_vec().into());
-        SearchCall { design, signature: self.definition.signature.0, op }
+    /// The design document as calls name it.
+    fn design(&self) -> (DocId, Bytes) {
+        (self.program.id().clone(), self.program.body().to_vec().into())
     }
 
     async fn search_on(
@@ -186,7 +187,8 @@ impl DatabaseSearch {
         match copy {
             RangeCopy::Own(copy) => self.search_own(range, copy, request, update).await,
             RangeCopy::Remote(copy) => {
-                copy.search(self.call(SearchOp::Search { request: Box::new(request), update })).await
+                let question = SearchFor { request: Box::new(request), update };
+                copy.search(self.design(), self.definition.signature.0, question).await
             }
         }
     }
@@ -284,7 +286,7 @@ impl DatabaseSearch {
             for copy in self.copies(range).await? {
                 let size = match &copy {
                     RangeCopy::Own(copy) => self.size_of_own(range, copy).await,
-                    RangeCopy::Remote(copy) => copy.search(self.call(SearchOp::Size)).await,
+                    RangeCopy::Remote(copy) => copy.search(self.design(), self.definition.signature.0, SizeOf).await,
                 };
                 match size {
                     Err(IndexError::Shard(error)) if is_away(&error) => failed = no_answer(failed, error),

@@ -1,4 +1,4 @@
-//! Bookmarks of searches: of each range the order of the last row that was given out. Opaque to clients. Pure.
+//! Bookmarks of searches: for each range the sort position of the last returned row. Opaque to clients. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,8 +1,8 @@
-//! Leaving out the first rows of a list without reading them.
+//! Skip of the first rows of a list without reading them.
 //!
-//! The rows of a list are those of its ranges in one order, so the row at a place is found like the median of sorted
-//! lists: an id from the middle of what is open in one range is placed in all of them, and what lies before or behind
-//! it is settled everywhere. Each round halves the widest range and reads some 40 records per level of the summaries.
+//! The rows of a list are those of its ranges in one order, so the row at a position is found like the median of sorted
+//! lists: an id from the middle of the open part of one range is located in all of them, which settles the rows before
+//! or behind it everywhere. Each round halves the widest range and reads some 40 records per level of the summaries.
 
 use crate::coordinator::read::scan::AllDocsQuery;
 use crate::coordinator::replica::database::Database;

@@ -1,8 +1,8 @@
 //! Queries of views: an ordered merge of rows over the ranges, page by page.
 //!
-//! A query brings the view up to date where it asks for that, tells totals, and then hands out rows as they are asked
-//! for: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
-//! `view_reduce`. Totals and offset are of the query's begin; rows are read as `index/read.rs` promises.
+//! A query brings the view up to date if it asks for that, determines totals, and then returns rows as the client asks
+//! for them: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
+//! `view_reduce`. Totals and offset are those at the query's begin; rows are read as `index/read.rs` promises.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -538,10 +538,12 @@ impl ViewRows {
         if out.is_empty() {
             return Ok(None);
         }
-        let rows = match self.query.include_docs {
-            true => self.with_docs(out).await?,
-            false => out.into_iter().map(|row| ViewRow { row, doc: None }).collect(),
-        };
+        if !self.query.include_docs {
+            return Ok(Some(out.into_iter().map(|row| ViewRow { row, doc: None }).collect()));
+        }
+        let (rows, rest) = self.with_docs(out).await?;
+        self.left += rest.len() as u64;
+        rest.into_iter().rev().for_each(|row| self.unread(row));
         Ok(Some(rows))
     }
 

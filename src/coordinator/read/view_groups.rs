@@ -1,6 +1,6 @@
-//! Groups of a view with built-in reductions, merged over the ranges: each reduces its own rows (`index/groups.rs`),
-//! and here the parts of a group are put together. Groups of several keys are read together. What is read of
-//! a range at once is one state of its index.
+//! Groups of a view with built-in reductions, merged over the ranges: each range reduces its own rows
+//! (`index/groups.rs`), and this module combines the parts of a group. Groups of several keys are read together. What
+//! one read of a range returns is one state of its index.
 
 use std::collections::VecDeque;
 

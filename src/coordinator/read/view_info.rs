@@ -1,4 +1,4 @@
-//! What is told of the views of a design document, and the removal of rows that no view has any more.
+//! `_info` of the views of a design document, and the removal of rows that belong to no view any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::read::view::{Update, ViewError};
+use crate::coordinator::replica::calls::KeepViews;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::document::id::DocId;
@@ -90,7 +91,7 @@ impl Database {
                 match copy {
                     RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
                     RangeCopy::Remote(copy) => {
-                        if let Err(error) = copy.keep_views(keep.iter().map(|view| view.0).collect()).await {
+                        if let Err(error) = copy.ask(KeepViews(keep.iter().map(|view| view.0).collect())).await {
                             tracing::info!(%error, database = self.name, "a copy's views are not cleaned up");
                         }
                     }

@@ -1,5 +1,5 @@
-//! Reads of a view on the copies of several ranges at once: those of this node share one job, since most have little to
-//! do; those of other nodes are asked side by side.
+//! Reads of a view on the replicas of several ranges at once: replicas of this node share one job, because most reads
+//! are short; replicas of other nodes are asked in parallel.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,10 @@
-//! What the views of one design document are to each other: where one fails, all fail, as in CouchDB, which builds one
-//! index of them. That is a map function that throws a fatal error, or a value that `_stats` refuses
-//! (`conformance/cases/views`). A function that runs out of time or memory costs its own view's queries
-//! alone.
+//! Views of one design document as a unit: where one fails, all fail, as in CouchDB, which builds one index of them. A
+//! failure is a map function that throws a fatal error, or a value that `_stats` refuses (`conformance/cases/views`). A
+//! function that runs out of time or memory fails only the queries of its own view.
 //!
-//! A build fills all views that stand where the one stands that is asked for (`index/build.rs`). Of the others only
-//! those that can fail are brought up to date, and only where the shard has changed since. Neither with `[settee]
-//! index_swap = ready`: no query waits for another index there.
+//! A build covers all views that have the position of the requested one (`index/build.rs`). Of the other views only
+//! those that can fail are brought up to date, and only where the shard has changed since. With `[settee] index_swap =
+//! ready` neither happens, because no query waits for another index there.
 
 use std::sync::Arc;
 

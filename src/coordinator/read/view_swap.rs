@@ -1,8 +1,8 @@
 //! `[settee] index_swap = ready`: while the index of a view whose definition changed is being built, queries are
 //! answered by the index of the definition before. By default they wait for the new one, as in CouchDB.
 //!
-//! Which definition came before is told by the earlier revisions of the design document, as far as compaction has left
-//! them, and by what is built: the newest of them whose index is ahead of the new one.
+//! The definition before is found in the earlier revisions of the design document, as far as compaction has left them:
+//! it is the newest of them whose index is ahead of the new one.
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::config::Config;
+use crate::coordinator::replica::calls::Compact;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
@@ -141,7 +142,7 @@ impl Database {
         for index in self.ranges() {
             for copy in self.primaries(&self.layout(), index).await.unwrap_or_default() {
                 if let RangeCopy::Remote(copy) = copy
-                    && let Err(error) = copy.compact().await
+                    && let Err(error) = copy.ask(Compact).await
                 {
                     tracing::info!(%error, database = self.name, "a copy is not compacted");
                 }
@@ -159,12 +160,13 @@ impl Coordinator {
     /// Starts the task that compacts what is due; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_compacting(self: &Arc<Self>) {
         let (weak, env) = (Arc::downgrade(self), self.env().clone());
-        self.env().spawn(async move {
+        self.env().spawn_worker("compaction", "a pause", |worker| async move {
             loop {
                 env.sleep(limits::COMPACTION_PAUSE).await;
                 let Some(coordinator) = weak.upgrade() else { return };
                 // Here, for it takes no task of its own until somebody asks for it.
                 coordinator.keep_collecting();
+                let _run = worker.begin();
                 coordinator.compact_what_is_due().await;
             }
         });

@@ -1,10 +1,11 @@
-//! Copies on their way from one node to another.
+//! Moves of replicas from one node to another.
 //!
 //! A move is two or three versions of the map (`joint`). First the new node is named beside the old ones: writes go to
-//! it, too, and count in what was and in what comes to be. It fills its copy from the others and, when it has all of
-//! them, takes the place of the old one, which from then on takes no writes. When it has applied what that one still
-//! had, the old copy goes. The node that gets a copy drives its move, and goes on with it after a stop; where none gets
-//! one, the first of those that stay does. A node that was removed from the cluster is waited for no more.
+//! it, too, and count in the old and in the new set. It fills its replica from the others and, when it has all of them,
+//! takes the place of the old one, which from then on takes no writes. When it has applied what the old replica still
+//! had, the old replica is removed. The node that gets a replica drives its move, and continues it after a restart;
+//! where no node gets one, the first of those that stay drives it. No move waits for a node that was removed from the
+//! cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -17,10 +18,11 @@ use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{CatalogueCall, DatabaseMap};
+use crate::coordinator::replica::node_calls::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::quorum::shared_with_every_majority;
 use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::world::buggify::sometimes;
 
@@ -193,7 +195,8 @@ impl Coordinator {
 
     /// Starts the task that drives the moves of this node; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_moving(self: &Arc<Self>) {
-        self.env().spawn(drive(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("moves", "a move of a replica", |me| drive(weak, me));
     }
 
     /// The databases of which copies are on their way.
@@ -270,7 +273,7 @@ impl Coordinator {
             };
             match done {
                 Ok(()) => whole += 1,
-                Err(Waits(why)) => tracing::debug!(database = database.name, %node, why, "a copy is not taken in"),
+                Err(Waits(why)) => tracing::debug!(database = database.name, %node, why, "a replica is not filled"),
             }
         }
         // What was answered with 201 is on one of these. Where fewer are left nothing more is to be had.
@@ -320,7 +323,7 @@ impl Coordinator {
 }
 
 /// Until the coordinator goes.
-async fn drive(weak: Weak<Coordinator>) {
+async fn drive(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     // A node that was removed may be waited for.
     let (mut moving, mut members) = (context.moving.subscribe(), context.peers.watch());
@@ -329,12 +332,13 @@ async fn drive(weak: Weak<Coordinator>) {
     let (mut moves, mut driven): (_, BTreeSet<MoveKey>) = (FuturesUnordered::new(), BTreeSet::new());
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         for own in coordinator.own_moves() {
             if driven.insert(own.key()) {
                 moves.push(Arc::clone(&coordinator).drive_move(own));
             }
         }
-        drop(coordinator);
+        drop((run, coordinator));
         let ended = tokio::select! {
             biased;
             Some(ended) = moves.next() => Some(ended),

@@ -1,17 +1,19 @@
-//! Where copies are to go: what is needed first, then an even load. Planning is pure; carrying a plan out is a row of
-//! moves (`moves`), a few at a time.
+//! Plan of a rebalance: first the moves that are needed, then those that even out the load. Planning is pure; a plan is
+//! carried out as a sequence of moves (`moves`), a few at a time.
 //!
-//! A range gets back copies that it lacks (a node that is no member any more, one that is being emptied, a database
-//! made when there were fewer nodes), each in a zone that its placement rule asks for. Then copies go from the nodes
-//! that hold most to those that hold least. A node that is being emptied keeps the copies for which there is no other
-//! node; one that is down is given none. A plan is never stored: who is asked again plans anew from what there is.
+//! A range gets replicas that it lacks (on a node that is no member any more or is being emptied, or because the
+//! database was made when there were fewer nodes), each in a zone that its placement rule asks for. Then replicas go
+//! from the nodes that hold most to those that hold least. A node that is being emptied keeps the replicas for which
+//! there is no other node; a node that is down gets none. A plan is never stored: each request plans again from the
+//! present state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use crate::coordinator::rebalance::moves::MoveRequest;
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::message::decode;
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::replica::rebalancing::{Rebalance, RebalanceCall};
 use crate::coordinator::topology::names;
 use crate::coordinator::topology::peers::{Peer, Urgency};

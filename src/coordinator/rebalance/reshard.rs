@@ -1,8 +1,8 @@
-//! Jobs that split ranges: one for each copy, run by the node that holds it.
+//! Jobs that split ranges: one for each replica, run by the node that holds it.
 //!
-//! A job fills the child shards of its copy, waits until those of the other nodes are filled, too, and has the map
-//! changed; all nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node
-//! that was stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
+//! A job fills the child shards of its replica, waits until those of the other nodes are filled, too, and has the map
+//! changed; all nodes then go over to the child shards within a moment. The jobs, and whether they run at all, are
+//! stored: a node that was stopped continues them. Every node shows and changes the jobs of all nodes in reach.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,13 +13,17 @@ use crate::coordinator::consensus::agreement::MapError;
 use crate::coordinator::rebalance::split::Note;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::jobs::{Job, JobAnswer, JobCall, JobState, READY, Resharding, Run, STATE_ID};
-use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::jobs::{
+    Job, JobAnswer, JobCall, JobEvent, JobState, READY, Resharding, Run, STATE_ID,
+};
+use crate::coordinator::replica::message::decode;
+use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::record;
 use crate::coordinator::topology::shard_map::Range;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::ShardError;
 use crate::storage::{Direction, KeyRange, View, WriteView};
 
@@ -69,7 +73,8 @@ impl Coordinator {
                 Err(why) => tracing::warn!(why, "a job is forgotten"),
             }
         }
-        self.env().spawn(run_jobs(Arc::downgrade(self)));
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker("resharding", "a job", |me| run_jobs(weak, me));
         Ok(())
     }
 
@@ -317,7 +322,7 @@ impl Coordinator {
     }
 
     /// Brings what is on disk of a job, or of whether they run, to what is in memory when it is written: what was noted
-    /// last is what stays, regardless of who writes first.
+    /// last is what stays, whichever writes first.
     async fn store(&self, id: &str) -> Result<(), ShardError> {
         let (context, id) = (Arc::clone(self.context()), id.to_owned());
         let job = move |view: &mut WriteView<'_>| {
@@ -472,13 +477,39 @@ fn live_range(database: &Database, job: &Job) -> Option<usize> {
 }
 
 /// Until the coordinator goes.
-async fn run_jobs(weak: Weak<Coordinator>) {
+async fn run_jobs(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
         coordinator.begin_jobs();
+        drop(run);
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         context.jobs.news.notified().await;
+    }
+}
+
+impl Job {
+    /// The job that splits a range of a database on a node; `None` where the range cannot be split.
+    fn of(database: &Database, range: Range, node: &str, now_s: u64) -> Option<Job> {
+        let suffix = format!("{}.{}", database.name, database.known.created_s);
+        let name = |range: Range| format!("shards/{range}/{suffix}");
+        let hash = blake3::hash(format!("{} {range} {node}", database.instance()).as_bytes());
+        Some(Job {
+            id: format!("001-{}", hash.to_hex()),
+            db: database.name.clone(),
+            instance: database.instance().to_owned(),
+            range: range.to_string(),
+            source: name(range),
+            target: range.halves()?.map(name).to_vec(),
+            node: node.to_owned(),
+            state: JobState::New,
+            reason: None,
+            split_state: "new".to_owned(),
+            start_s: now_s,
+            update_s: now_s,
+            history: vec![JobEvent { at_s: now_s, kind: JobState::New, detail: None }],
+        })
     }
 }
 

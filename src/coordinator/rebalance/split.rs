@@ -1,12 +1,13 @@
-//! Splitting this node's copy of a range in two.
+//! Split of this node's replica of a range in two.
 //!
-//! [`Database::prepare`] fills two child shards beside the copy while it is read and written: all documents, what
-//! changed meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the child shards in
-//! its place, in one commit with the record of the database. Child shards that were begun are in the record, so that a
-//! stop of the node only delays it. The old copy can be read until nobody does any more; then its shard goes.
+//! [`Database::prepare`] fills two child shards beside the replica while it is read and written: all documents, what
+//! changed meanwhile, the views, the local documents. [`Database::divide`] ends the replica and puts the child shards
+//! in its place, in one commit with the record of the database. Child shards that were begun are in the record, so that
+//! a restart of the node only delays the split. The old replica can be read as long as a reader holds it; then its
+//! shard is removed.
 //!
-//! Every node does this for its own copies once the map of the database says so (`maps`); those that prepared before
-//! have no more to do then than a moment's work.
+//! Every node does this for its own replicas once the map of the database says so (`maps`); for a node that prepared
+//! before, only the last step is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
-//! Answers to calls of other nodes that must not be done twice: a call that is sent again, for its first answer was
-//! lost, gets that answer, or waits for it.
+//! Table of answers to calls of other nodes that must not be done twice: a call that is sent again because its first
+//! answer was lost gets that answer, or waits for it.
 //!
-//! In memory and bounded: after a restart, or many calls later, a repeated call is a new one. The caller says in it
-//! that it is repeated, and a primary does not take a conflict with itself for one (`primary::resolve_in_doubt`).
+//! In memory and bounded: after a restart, or many calls later, a repeated call is a new one. The call says that it is
+//! repeated, so that a primary does not report a conflict of an edit with itself (`primary::resolve_in_doubt`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

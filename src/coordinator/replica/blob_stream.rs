@@ -1,5 +1,5 @@
-//! Stored bytes of attachments on their way between nodes: read piece by piece, unzipped here where plain bytes are
-//! wanted, and pulled into a copy that lacks them.
+//! Streams of stored attachment bytes between nodes: read piece by piece, decompressed here where plain bytes are
+//! wanted, and pulled into a replica that lacks them.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 
 use crate::coordinator::replica::blob_stream;
+use crate::coordinator::replica::calls::Blob;
 use crate::coordinator::replica::range_copy::CopyBlobReader;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::document::render::{Attachment, BlobId, Encoding};
@@ -73,7 +74,7 @@ impl RemoteBlob {
         if self.at >= self.end {
             return Ok(None);
         }
-        let mut piece = self.copy.blob(&self.attachment, self.at).await?;
+        let mut piece = self.copy.ask(Blob { attachment: self.attachment.clone(), at: self.at }).await?;
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         piece.truncate(left);
         if piece.is_empty() {

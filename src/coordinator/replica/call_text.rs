@@ -1,11 +1,13 @@
-//! How a call to a copy travels. In simulated clusters, whose nodes are upgraded one after the other, also how the
-//! build after this one writes and reads it, with one more field.
+//! Encoding of a call of a replica. In simulated clusters, whose nodes are upgraded one after the other, also the
+//! encoding of the next build, which has one more field.
 
 #[cfg(not(feature = "sim"))]
 use bytes::Bytes;
 
 #[cfg(not(feature = "sim"))]
-use crate::coordinator::replica::message::{CopyCall, decode, encode};
+use crate::coordinator::replica::calls::CopyCall;
+#[cfg(not(feature = "sim"))]
+use crate::coordinator::replica::message::{decode, encode};
 
 #[cfg(feature = "sim")]
 pub(in crate::coordinator) use later::{decode_call, encode_call};
@@ -27,7 +29,8 @@ mod later {
     use bytes::Bytes;
     use serde::{Deserialize, Serialize};
 
-    use crate::coordinator::replica::message::{CopyCall, decode, encode};
+    use crate::coordinator::replica::calls::CopyCall;
+    use crate::coordinator::replica::message::{decode, encode};
     use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
 
     /// A call as the version after this one writes it.
@@ -70,12 +73,12 @@ mod later {
         use std::ops::Bound;
 
         use super::*;
-        use crate::coordinator::replica::message::CopyOp;
+        use crate::coordinator::replica::calls::Digests;
         use crate::document::id::DocId;
 
         #[test]
         fn a_call_of_the_version_after_this_one_is_read_without_what_it_adds() {
-            let op = CopyOp::Digests((Bound::Unbounded, Bound::Excluded(DocId::new("m"))), 7);
+            let op = Digests((Bound::Unbounded, Bound::Excluded(DocId::new("m"))), 7).into();
             let (db, instance) = ("db".to_owned(), "one".to_owned());
             let call = CopyCall { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, horizon: None, op };
             let bytes = encode(&LaterCall { call: &call, sent_by: "a@b" });

@@ -1,9 +1,9 @@
-//! The databases of the node: durable records, the cache of names, and the handles of those in use.
+//! The databases of the node: durable records, the cache of names, and the handles of open databases.
 //!
-//! The committer orders all changes: a job decides against the records it sees, and the cache follows in the hook that
-//! runs when the job is durable. So the cache never shows what a crash could take back, and agrees with the store on
-//! the order of two changes of one name. A removed database's shards go in the background, taken up again after a
-//! crash.
+//! The committer orders all changes: a job decides against the records it sees, and the hook that runs when the job is
+//! durable updates the cache. So the cache never shows what a crash could take back, and agrees with the store on the
+//! order of two changes of one name. The shards of a removed database are dropped in the background; after a crash the
+//! node resumes that.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, watch};
 use crate::config::Config;
 pub(in crate::coordinator) use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::Created;
+use crate::coordinator::replica::node_calls::Created;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::events::{DatabaseEvent, EventKind};
 use crate::coordinator::topology::quorum::Written;
@@ -149,7 +149,7 @@ impl Coordinator {
         self.detached(async move { coordinator.create(&name, record).await }).await
     }
 
-    /// Runs a change of the catalogue in a task of its own: what follows its commit happens regardless of who waits for
+    /// Runs a change of the catalogue in a task of its own: what follows its commit happens even if no caller waits for
     /// it.
     async fn detached<T: Send + 'static>(&self, change: impl Future<Output = T> + Send + 'static) -> T {
         match self.context.env.spawn_with(change).await {
@@ -213,8 +213,8 @@ impl Coordinator {
             view.put(key, record.encode());
             view.after_commit(move || {
                 if replaces {
-                    this.context.begins_anew(&own_name);
-                    this.context.superseded.notify_one();
+                    this.context.status.begins_anew(&own_name);
+                    this.context.status.superseded.notify_one();
                 }
                 exchange(&this.cache, &own_name, Some(record));
                 this.context.events.add(&own_name, EventKind::Created);
@@ -368,6 +368,11 @@ impl Coordinator {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).open
     }
 
+    /// How many databases the node knows.
+    pub fn count_databases(&self) -> usize {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).names.len()
+    }
+
     /// Whether there is such a database.
     pub fn has_database(&self, name: &str) -> bool {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)
@@ -376,7 +381,7 @@ impl Coordinator {
     /// Whether the node knows of no database because it has yet to meet its cluster: its disk is new.
     pub fn is_unlearned(&self) -> bool {
         let is_empty = self.cache.read().unwrap_or_else(PoisonError::into_inner).names.is_empty();
-        let has_yet_to_meet = !self.context.in_sync.is(self.env().now()) && !self.context.others().is_empty();
+        let has_yet_to_meet = !self.context.status.in_sync.is(self.env().now()) && !self.context.others().is_empty();
         // One that has met none of its seeds knows of no others.
         self.context.peers.is_seeding() || is_empty && has_yet_to_meet
     }

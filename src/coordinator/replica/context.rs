@@ -1,22 +1,23 @@
-//! What every handle of a database needs of its node, and what the node knows about the others.
+//! State of the node that all handles of databases share, and what the node knows about the other nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::replica::answered::Answered;
+use crate::coordinator::replica::awaited::Awaited;
 use crate::coordinator::replica::epoch::NodeEpochs;
-use crate::coordinator::replica::in_doubt::InDoubt;
-use crate::coordinator::replica::in_sync::{Begun, InSync};
+use crate::coordinator::replica::in_sync::Begun;
 use crate::coordinator::replica::jobs::Jobs;
-use crate::coordinator::replica::message::{CatalogueCall, NodeState, encode};
+use crate::coordinator::replica::message::encode;
+use crate::coordinator::replica::node_calls::{CatalogueCall, NodeState};
 use crate::coordinator::replica::rebalancing::Rebalancing;
-use crate::coordinator::replica::rebuilds::Rebuilds;
+use crate::coordinator::replica::replica_status::{ReplicaCounts, ReplicaStatus};
 use crate::coordinator::replica::seat::Voting;
 use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::replica::uploads::Uploads;
@@ -53,6 +54,8 @@ pub(in crate::coordinator) struct Context {
     pub noted: Mutex<u64>,
     /// The number of the next call to another node.
     pub calls: AtomicU64,
+    /// Counts changes of the replicas that ranges are read from.
+    pub reader_changes: AtomicU64,
     /// Different at each start: what other nodes remember of this one's memory is void then.
     pub boot: u64,
     /// Uploads of other nodes to copies here.
@@ -61,24 +64,10 @@ pub(in crate::coordinator) struct Context {
     pub budgets: Budgets,
     /// What other nodes were answered last.
     pub answered: Answered,
-    /// What other nodes said of themselves last. A blocking lock: held for map operations only.
-    pub states: BlockingMutex<BTreeMap<Arc<str>, NodeState>>,
-    /// Whether this node's copies hold what the others held when it last met them.
-    pub in_sync: InSync,
-    /// Databases of which a copy missed something. A blocking lock: held for set operations only.
-    /// The value: whether other nodes are to be told.
-    lagging: BlockingMutex<BTreeMap<String, bool>>,
-    /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
-    /// are filled (`superseded`). The value: how often they began. A blocking lock, as above.
-    unfilled: BlockingMutex<BTreeMap<String, u64>>,
-    /// Tells that a database is superseded.
-    pub superseded: Notify,
-    /// Tells that there are databases of which a copy missed something.
-    pub missing: Notify,
-    /// Databases whose map another node knows better. A blocking lock, as above.
-    stale: BlockingMutex<BTreeSet<(String, Arc<str>)>>,
-    /// Tells that there are such databases.
-    pub outdated: Notify,
+    /// Calls to other nodes whose answers are waited for.
+    pub awaited: Awaited,
+    /// What is known about the replicas of this node in relation to those of the others.
+    pub status: ReplicaStatus,
     /// Nodes that are being told to look for databases which they do not know.
     pub reminding: SingleFlight,
     /// Nodes of which this one asks what databases they know.
@@ -89,10 +78,6 @@ pub(in crate::coordinator) struct Context {
     pub filling: Semaphore,
     /// What is carried out to even out the load.
     pub rebalancing: Rebalancing,
-    /// What other nodes wrote here lately.
-    pub in_doubt: InDoubt,
-    /// Copies here that are made anew.
-    pub rebuilds: Rebuilds,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
     /// Who votes about maps.
@@ -124,25 +109,18 @@ impl Context {
             dropping: Mutex::default(),
             noted: Mutex::default(),
             calls: AtomicU64::new(env.random_u64()),
+            reader_changes: AtomicU64::new(0),
             boot: env.random_u64(),
             uploads: Uploads::default(),
             budgets: Budgets::default(),
             answered: Answered::default(),
-            states: BlockingMutex::default(),
-            in_sync: InSync::new(is_alone),
-            lagging: BlockingMutex::default(),
-            unfilled: BlockingMutex::default(),
-            superseded: Notify::new(),
-            missing: Notify::new(),
-            stale: BlockingMutex::default(),
-            outdated: Notify::new(),
+            awaited: Awaited::default(),
+            status: ReplicaStatus::new(is_alone),
             reminding: SingleFlight::default(),
             learning: SingleFlight::default(),
             moving: watch::Sender::new(0),
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),
-            in_doubt: InDoubt::default(),
-            rebuilds: Rebuilds::default(),
             jobs: Jobs::default(),
             voting: Voting::default(),
             env,
@@ -157,7 +135,7 @@ impl Context {
         let state = match *node == self.node {
             true => self.own_state(),
             false if !self.peers.is_up(node) => return None,
-            false => self.states().get(node).copied().unwrap_or_default(),
+            false => self.status.states().get(node).copied().unwrap_or_default(),
         };
         match (state.maintenance, state.in_sync) {
             (true, _) => None,
@@ -168,32 +146,17 @@ impl Context {
 
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
-        let is_filled = self.unfilled_names().is_empty() && !self.rebuilds.any_late();
-        NodeState { in_sync: self.in_sync.is(self.env.now()) && is_filled, maintenance: self.takes_no_part() }
+        let in_sync = self.status.in_sync.is(self.env.now()) && !self.status.lacks_something();
+        NodeState { in_sync, maintenance: self.takes_no_part() }
     }
 
     fn takes_no_part(&self) -> bool {
         self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others()
     }
 
-    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
-        self.unfilled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Databases whose copies here are to be filled, and how often these began anew.
-    pub fn unfilled(&self) -> BTreeMap<String, u64> {
-        self.unfilled_names().clone()
-    }
-
-    /// Notes that the copies of a database here began anew: this node is not in sync until they are filled.
-    pub fn begins_anew(&self, database: &str) {
-        *self.unfilled_names().entry(database.to_owned()).or_default() += 1;
-    }
-
-    /// Notes that the copies of a database here hold what others hold, unless they began anew once more than `began`
-    /// times.
-    pub fn is_filled(&self, database: &str, began: u64) {
-        self.unfilled_names().retain(|name, now| name != database || *now != began);
+    /// Counts of what is known about the replicas of this node.
+    pub fn replica_counts(&self) -> ReplicaCounts {
+        self.status.counts(self.own_state().in_sync)
     }
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
@@ -206,15 +169,11 @@ impl Context {
         self.peers.members().len() > 1
     }
 
-    fn states(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, NodeState>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Applies what a node says of itself; `None` when its connection is lost.
     pub fn set_state(&self, node: &str, state: Option<NodeState>) {
         match state {
-            Some(state) => drop(self.states().insert(node.into(), state)),
-            None => drop(self.states().remove(node)),
+            Some(state) => drop(self.status.states().insert(node.into(), state)),
+            None => drop(self.status.states().remove(node)),
         }
     }
 
@@ -283,12 +242,12 @@ impl Context {
 
     /// Notes that a copy of a database missed something: the copies are brought in sync soon, on all nodes.
     pub fn lagging(&self, database: &str) {
-        self.note_lagging(database, true);
+        self.status.note_lagging(database, true);
     }
 
     /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
     pub fn took_edit(&self, node: &str, database: &str) {
-        self.in_doubt.note(node, database);
+        self.status.in_doubt.note(node, database);
         if !self.peers.is_up(node) {
             self.lagging(database);
         }
@@ -296,44 +255,24 @@ impl Context {
 
     /// Notes that a copy here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
-        self.note_lagging(database, false);
+        self.status.note_lagging(database, false);
     }
 
     /// Notes that a node knows a later map of a database: it is learned soon.
     pub fn note_stale(&self, database: &str, node: &str) {
-        self.stale.lock().unwrap_or_else(PoisonError::into_inner).insert((database.to_owned(), node.into()));
-        self.outdated.notify_one();
-    }
-
-    /// Takes the databases whose maps are to be learned, and from which nodes.
-    pub fn take_stale(&self) -> BTreeSet<(String, Arc<str>)> {
-        std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn note_lagging(&self, database: &str, tell: bool) {
-        let mut lagging = self.lagging.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_empty = lagging.is_empty();
-        *lagging.entry(database.to_owned()).or_default() |= tell;
-        if was_empty {
-            self.missing.notify_one();
-        }
-    }
-
-    /// Takes the names of databases of which a copy missed something.
-    pub fn take_lagging(&self) -> BTreeMap<String, bool> {
-        std::mem::take(&mut *self.lagging.lock().unwrap_or_else(PoisonError::into_inner))
+        self.status.note_stale(database, node);
     }
 
     /// Notes that everything was pulled from a node since then; true when this makes the node in sync: it has met all
     /// that are there.
     pub fn compared(&self, node: &Arc<str>, begun: Begun) -> bool {
         let up: Vec<Arc<str>> = self.others().into_iter().filter(|node| self.peers.is_up(node)).collect();
-        !self.takes_no_part() && self.in_sync.ended(node, begun, &up)
+        !self.takes_no_part() && self.status.in_sync.ended(node, begun, &up)
     }
 
     /// Forgets what is known of a node whose connection is lost.
     pub fn lose(&self, node: &Arc<str>) {
-        self.in_sync.lose(node);
+        self.status.in_sync.lose(node);
         self.set_state(node, None);
     }
 }

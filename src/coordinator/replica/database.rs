@@ -1,4 +1,4 @@
-//! The handle of one database: its ranges and what is known about it as a whole.
+//! [`Database`], the handle of one database: its ranges and the state of the database as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -15,6 +15,7 @@ use crate::coordinator::replica::halves::Halves;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::read_from::ReadFrom;
 use crate::coordinator::replica::remote::Target;
 use crate::coordinator::topology::error::{ReadError, SettingError};
 use crate::coordinator::topology::quorum::majority;
@@ -58,6 +59,8 @@ pub struct Shared {
     /// Compactions under way.
     pub(in crate::coordinator) compactions: AtomicU32,
     pub(in crate::coordinator) designs: Designs,
+    /// From which replicas it is read.
+    pub(in crate::coordinator) read_from: ReadFrom,
     /// What was read last of a security object. A blocking lock, as above.
     named: Mutex<Option<(Bytes, Arc<Security>)>>,
 }
@@ -137,7 +140,7 @@ impl Database {
         let compactions = AtomicU32::new(0);
         let (gone, designs) = (watch::Sender::new(false), Designs::default());
         let (halves, following, named) = (Mutex::default(), AsyncMutex::default(), Mutex::default());
-        let name = name.to_owned();
+        let (name, read_from) = (name.to_owned(), ReadFrom::new(&context));
         let shared = Shared {
             name,
             known,
@@ -150,6 +153,7 @@ impl Database {
             gone,
             compactions,
             designs,
+            read_from,
             named,
         };
         Database { shared: Arc::new(shared), floor: None, _base: None }

@@ -1,5 +1,5 @@
-//! One short read of a copy of each of several ranges. Those that this node reads of its own share one job: to hand
-//! each to a thread of its own would cost more than it has to do. All others are asked as single ranges are.
+//! One short read on a replica of each of several ranges. The reads of this node's own replicas share one job, because
+//! a thread for each would cost more than the reads. Replicas of other nodes are asked one by one.
 
 use futures_util::future::{join_all, try_join_all};
 
@@ -82,6 +82,9 @@ impl Database {
         for (at, read) in places.into_iter().zip(own(here).await) {
             // What fails here is asked again as of a single range, where it is known what to do then.
             told[at] = read.ok();
+            if told[at].is_some() && !layout.is_alone(ranges[at]) {
+                self.note_reader(ranges[at], None);
+            }
         }
         let any = &any;
         let mut rest = Vec::new();

@@ -1,15 +1,16 @@
-//! Reads that show at least what a token names (`token`).
+//! Reads that show at least the writes that a token names (`token`).
 //!
-//! Before such a read begins, a copy of each range that the token names is looked for which has the writes: one of
-//! those that the token names, or one that has read one of them up to there (`sync_points`). It is waited for, not for
-//! long: a read that cannot be as new as it is to be fails, it never shows less. The handle that the read then goes
-//! through reads those ranges from such copies alone ([`Database::readers`]), whatever is read: documents, lists,
-//! views, queries, feeds. Reads without a token cost nothing of this.
+//! Before such a read begins, the node looks for a replica of each range of the token that has the writes: one of those
+//! that the token names, or one that has read one of them up to there (`sync_points`). It waits for such a replica for
+//! a bounded time; a read that cannot include the writes fails and never shows less. The handle of the read then reads
+//! those ranges from these replicas alone ([`Database::readers`]): documents, lists, views, queries and feeds. Reads
+//! without a token cost nothing of this.
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use crate::coordinator::replica::calls::Holds;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
@@ -161,7 +162,7 @@ impl Database {
             async move {
                 let holds = match &copy {
                     RangeCopy::Own(copy) => self.holds(layout, index, copy, wanted).await,
-                    RangeCopy::Remote(copy) => copy.holds(wanted.clone()).await,
+                    RangeCopy::Remote(copy) => copy.ask(Holds(wanted.clone())).await,
                 };
                 holds.is_ok_and(|holds| holds).then_some(node)
             }

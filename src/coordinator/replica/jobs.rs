@@ -1,4 +1,4 @@
-//! The jobs of a node that split ranges: their states, and how they are kept.
+//! The jobs of a node that split ranges: their states, and their stored form.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::encode;
-use crate::coordinator::topology::shard_map::Range;
 use crate::limits;
 
 /// The key of the state within those of jobs; no job has this id.
@@ -87,27 +85,6 @@ pub struct Job {
 }
 
 impl Job {
-    pub(in crate::coordinator) fn of(database: &Database, range: Range, node: &str, now_s: u64) -> Option<Job> {
-        let suffix = format!("{}.{}", database.name, database.known.created_s);
-        let name = |range: Range| format!("shards/{range}/{suffix}");
-        let hash = blake3::hash(format!("{} {range} {node}", database.instance()).as_bytes());
-        Some(Job {
-            id: format!("001-{}", hash.to_hex()),
-            db: database.name.clone(),
-            instance: database.instance().to_owned(),
-            range: range.to_string(),
-            source: name(range),
-            target: range.halves()?.map(name).to_vec(),
-            node: node.to_owned(),
-            state: JobState::New,
-            reason: None,
-            split_state: "new".to_owned(),
-            start_s: now_s,
-            update_s: now_s,
-            history: vec![JobEvent { at_s: now_s, kind: JobState::New, detail: None }],
-        })
-    }
-
     pub(in crate::coordinator) fn step(&mut self, state: JobState, detail: Option<String>, now_s: u64) {
         (self.state, self.update_s) = (state, now_s);
         self.reason = matches!(state, JobState::Stopped | JobState::Failed).then(|| detail.clone()).flatten();

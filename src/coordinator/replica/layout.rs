@@ -1,8 +1,8 @@
-//! Where the documents of an open database are: its map, and the copies on this node.
+//! Layout of an open database: its map, and the replicas on this node.
 //!
-//! A [`Layout`] never changes: when the map does, the database gets another one. A range keeps its number for good
-//! (`shard_map`), so that what began with one layout goes on with the next; a copy that is on this node in both stays
-//! open, since its news come through the one handle.
+//! A [`Layout`] never changes: when the map changes, the database gets another one. A range keeps its number for good
+//! (`shard_map`), so that an operation that began with one layout continues with the next; a replica that is on this
+//! node in both stays open, because its news come through the one handle.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,4 +1,5 @@
-//! What nodes say to each other about copies of ranges and about the set of databases.
+//! Values that calls between nodes carry, and their encoding. The calls of a replica are the table in
+//! [`super::calls`], the calls about the set of databases are in [`super::node_calls`].
 //!
 //! Messages carry the names of their fields (MessagePack maps), so that a field can be added: a node that does not know
 //! it goes on without, one that misses it takes its default. Pure.
@@ -9,150 +10,15 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::collection_call::CollectionCall;
-pub(in crate::coordinator) use crate::coordinator::replica::index_calls::{
-    SearchCall, SearchOp, ViewCall, ViewFailure, ViewOp,
-};
-use crate::coordinator::replica::jobs::JobCall;
-use crate::coordinator::replica::rebalancing::RebalanceCall;
-use crate::coordinator::replica::seat::Voters;
-use crate::coordinator::replica::token::Held;
-use crate::coordinator::topology::ballot::{Ask, Promise};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
-use crate::coordinator::topology::record::{MapRecord, Record};
-use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json::Value;
-use crate::document::render::Attachment;
-use crate::document::revision::Revision;
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
-use crate::shard::{Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, ShardError, Want};
-use crate::storage::{CommitError, Direction, StageMode, StorageError};
-
-/// A call of a copy.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct CopyCall {
-    /// The database's name.
-    pub db: String,
-    /// Which of the databases that had this name.
-    pub instance: String,
-    /// The version of the map that the caller knows.
-    #[serde(default)]
-    pub version: u64,
-    /// Whether the caller counts the answers of copies by that map.
-    #[serde(default)]
-    pub counted: bool,
-    /// The number of the range.
-    pub range: u32,
-    /// The same for a call that is sent twice, different for any two others of a node.
-    pub id: u64,
-    /// What the asked copy must have collected for its answer to be of use; `None`: anything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub horizon: Option<Horizon>,
-    pub op: CopyOp,
-}
-
-/// What is asked of a copy. The type of the answer stands behind each.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum CopyOp {
-    /// `Vec<Option<Fetched>>`: all, refused where they are too large. Nodes from version 6 on ask by `FetchSome`.
-    Fetch(Vec<(DocId, Want)>),
-    /// `(Vec<Option<Fetched>>, u64)`: as many of the first as have so many bytes; those of the next, where none has.
-    FetchSome { wants: Vec<(DocId, Want)>, bytes: u64 },
-    /// `Vec<ListRow>`
-    List(ListPage),
-    /// `Summary`
-    Summary(Bound<DocId>, Bound<DocId>),
-    /// `Option<DocId>`
-    Select { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, place: u64 },
-    /// `ChangesPage`
-    Changes(ChangesCall),
-    /// `(ShardInfo, ReplicaPosition)`
-    Info,
-    /// `ReplicaPosition`, once the position is beyond the one given or after a while.
-    Wait { beyond: u64 },
-    /// `u64`: the position at which a reader of another copy goes on here.
-    Resume(Vec<SeqEntry>),
-    /// `u64`
-    DesignVersion,
-    /// `Vec<Result<AcceptedEdit, Refusal>>`
-    #[serde(rename = "Judge")]
-    Decide(Box<DecideCall>),
-    /// `Vec<bool>`: whether each is stored.
-    Merge {
-        edits: Vec<EditText>,
-        /// Where uploads that the copy lacks are.
-        source: String,
-        /// Whether they are of another copy and not of a primary: then what was purged here stays away.
-        #[serde(default)]
-        repair: bool,
-        /// Whether they are of no copy of the range: then they are taken where something was collected, too.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        anew: bool,
-        /// Whether to tell where it stands then, as `told::Merged` does.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        tell: bool,
-    },
-    /// `Option<LocalRegister>`
-    Local(DocId),
-    /// `Vec<(DocId, LocalDocument)>`; with `bytes` no more once they have so many, and none mean the end.
-    LocalList {
-        start: Bound<DocId>,
-        end: Bound<DocId>,
-        direction: Direction,
-        limit: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bytes: Option<u64>,
-    },
-    /// `Stamp`
-    LocalSet { id: DocId, document: Option<LocalDocument>, by: u64 },
-    /// `Vec<Stamp>`
-    LocalMerge(Vec<(DocId, LocalRegister)>),
-    /// `Vec<(DocId, LocalRegister)>`
-    LocalRegisters { after: Bound<DocId>, limit: u64 },
-    /// `Vec<Vec<Revision>>`
-    Purge(Vec<(DocId, Vec<Revision>)>),
-    /// `Vec<PurgeInfo>`
-    PurgeInfos { since: u64, limit: u64 },
-    /// `()`, when begun.
-    Compact,
-    /// `Bytes` of the stored form, from the offset on; none at the end.
-    Blob { attachment: Attachment, at: u64 },
-    /// `u64`: names the upload.
-    Stage(StageMode),
-    /// `()`
-    StageWrite { upload: u64, data: Bytes },
-    /// `Attachment` without name and type.
-    StageFinish { upload: u64 },
-    /// As [`ViewOp`] says, or `ViewFailure`.
-    View(Box<ViewCall>),
-    /// As [`SearchOp`] says, or `ViewFailure`.
-    Search(Box<SearchCall>),
-    /// `()`: rows of other views than these go.
-    KeepViews(Vec<[u8; 16]>),
-    /// `CopyStatus`, for the node that asks.
-    Status,
-    /// `Vec<Vec<Part>>`: each range of ids cut into parts, with their sums.
-    Split(Vec<IdRange>),
-    /// `Vec<DocumentDigest>`, at most so many.
-    Digests(IdRange, u64),
-    /// `()`: how far the copy of the asking node has applied this one.
-    SetSyncPoint(SyncPoint),
-    /// `Vec<(u64, u64)>`: its epochs and the positions after which they began.
-    Epochs,
-    /// `TakenIn`: how far it has applied the copy of a node.
-    TakenIn(String),
-    /// `u64`: the number up to which its purges are those of the copy that told these epochs.
-    PurgesShared(Vec<(u64, u64)>),
-    /// `bool`: whether it holds all these writes.
-    Holds(Vec<Held>),
-    /// As [`CollectionCall`] says.
-    #[serde(rename = "Forget")]
-    Collect(Box<CollectionCall>),
-}
+use crate::shard::{Edit, EditAttachment, EditOp, ShardError};
+use crate::storage::{CommitError, Direction, StorageError};
 
 /// Which changes of a copy to read.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -169,40 +35,6 @@ impl ChangesCall {
     /// Rows of a page at most.
     pub fn limit(&self) -> usize {
         usize::try_from(self.limit).unwrap_or(usize::MAX).min(limits::PAGE_ROWS)
-    }
-}
-
-impl CopyOp {
-    /// Whether a call that comes again is answered as before, for done twice it would be answered otherwise: an edit is
-    /// in conflict with itself, a purge finds nothing any more. The caller counts or shows the answer for all of the
-    /// range that it names, which must be one of the map as it is here.
-    pub fn is_done_once(&self) -> bool {
-        matches!(self, CopyOp::Decide(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
-    }
-
-    /// Whether it brings what a client changed.
-    pub fn is_edit(&self) -> bool {
-        self.is_done_once() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
-    }
-
-    /// Whether its answers may be counted: the one that does must know where copies are.
-    pub fn is_counted(&self) -> bool {
-        self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::FetchSome { .. } | CopyOp::Local(_))
-    }
-
-    /// Whether it is about bytes on their way, which stay where they were sent to.
-    pub fn is_of_upload(&self) -> bool {
-        matches!(self, CopyOp::Blob { .. } | CopyOp::StageWrite { .. } | CopyOp::StageFinish { .. })
-    }
-
-    /// The document that it is about: the copy that it goes to is the one that has that.
-    pub fn document(&self) -> Option<&DocId> {
-        match self {
-            CopyOp::Local(id) | CopyOp::LocalSet { id, .. } => Some(id),
-            CopyOp::LocalMerge(registers) if registers.len() == 1 => Some(&registers[0].0),
-            CopyOp::Purge(items) if items.len() == 1 => Some(&items[0].0),
-            _ => None,
-        }
     }
 }
 
@@ -240,7 +72,7 @@ impl From<&Edit> for EditText {
             op: edit.op.clone(),
             deleted: edit.deleted,
             body: edit.body.text.clone(),
-            term: matches!(edit.op, EditOp::Interactive { .. }).then(|| edit.body.term.clone()),
+            term: matches!(edit.op, EditOp::Interactive { .. }).then(|| edit.body.sent_term()).flatten(),
             attachments: edit.attachments.clone(),
             revs_limit: edit.revs_limit,
         }
@@ -501,113 +333,6 @@ impl From<WireError> for ShardError {
     }
 }
 
-/// What nodes tell each other about the set of databases.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum CatalogueCall {
-    /// `Created`
-    Create(Box<DatabaseMap>),
-    /// `bool`: whether it was there.
-    Delete { name: String, instance: String },
-    /// `bool`: whether the database is known here.
-    Set(Box<DatabaseMap>),
-    /// `NodeState`; tells that of the caller.
-    State(NodeState),
-    /// `[u8; 32]`: of all that [`CatalogueCall::Entries`] would list.
-    Digest,
-    /// `Vec<EntryName>` in order, behind the given one.
-    Entries { after: Option<(String, String)>, limit: u64 },
-    /// `()`, when begun: the asked node applies what the asking one knows, for it may have missed something.
-    Learn,
-    /// `Vec<DatabaseMap>`: those of the names that live here.
-    Maps(Vec<String>),
-    /// `()`: a copy here may have missed something of the database.
-    Pull(String),
-    /// `([u8; 16], Option<String>)`: of the copies of ranges that both nodes hold, as the asking one sees them when it
-    /// is in sync, for as many databases behind a name; and the last of these, if there are others behind it.
-    RolledUp(Option<String>, u64),
-    /// `Vec<(String, [u8; 16])>`: the same for each database behind a name, up to the last one, in order.
-    Copies { after: Option<String>, last: Option<String> },
-    /// `Vote`: about the map of a database, see `consensus`.
-    Ballot(Box<BallotCall>),
-    /// About who votes.
-    Voters(Box<VotersCall>),
-    /// `JobAnswer`: about jobs on this node, see `reshard`.
-    Jobs(JobCall),
-    /// `Option<Rebalance>`: the request that the asked node carries out.
-    Rebalance(RebalanceCall),
-}
-
-/// A proposer's question about the next map of a database.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct BallotCall {
-    pub name: String,
-    pub instance: String,
-    pub ask: Ask<MapRecord>,
-}
-
-/// What nodes ask each other about who votes, see `voters`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum VotersCall {
-    /// `Voters`: those that the asked node knows, when it has heard of these.
-    Exchange(Voters),
-    /// `Vote`: about the next ones.
-    Ballot(Ask<Voters>),
-    /// `Option<HandedOver>`: what the asked node promised and accepted, behind a key, once it votes by these voters and
-    /// by none before them; `None` while it goes by others.
-    HandOver { voters: Voters, after: Option<Vec<u8>> },
-}
-
-/// What a node promised and accepted about maps.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct HandedOver {
-    /// The version of the voters up to which it has applied what was accepted.
-    pub complete: u64,
-    /// About the next voters.
-    pub voters: Promise<Voters>,
-    /// About maps of databases: name, instance, and promise; in order.
-    pub maps: Vec<(String, String, Promise<MapRecord>)>,
-    /// The last key, if there are others behind it.
-    pub last: Option<Vec<u8>>,
-}
-
-/// A database as all nodes know it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct DatabaseMap {
-    pub name: String,
-    /// Without numbers of shards; `by_range` is there.
-    pub record: Record,
-}
-
-/// What became of a creation on one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) enum Created {
-    Done,
-    /// Another database of the name is there.
-    Exists,
-    /// It was deleted already.
-    Gone,
-}
-
-/// How a node takes part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct NodeState {
-    /// Its copies hold what the others held when it last met them.
-    pub in_sync: bool,
-    /// Its copies take no part.
-    pub maintenance: bool,
-}
-
-/// An entry of the list of databases, and the state that it is in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct EntryName {
-    pub name: String,
-    pub instance: String,
-    /// Whether that database is deleted.
-    pub deleted: bool,
-    /// Of its settings and where it lives.
-    pub digest: [u8; 16],
-}
-
 /// What serde says of an operation that a build does not know.
 const UNKNOWN: &str = "unknown variant";
 
@@ -633,6 +358,7 @@ mod tests {
 
     use super::*;
     use crate::document::rev_tree::RevPath;
+    use crate::document::revision::Revision;
     use crate::shard::AcceptedEdit;
 
     #[test]
@@ -645,20 +371,6 @@ mod tests {
         ];
         let read: Vec<Result<AcceptedEdit, Refusal>> = decode(&encode(&accepted)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{accepted:?}"));
-        let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
-        let call = CopyCall {
-            db: "d".into(),
-            instance: "i".into(),
-            version: 1,
-            counted: true,
-            range: 3,
-            id: 9,
-            horizon: None,
-            op,
-        };
-        let read: CopyCall = decode(&encode(&call)).unwrap();
-        assert_eq!(format!("{read:?}"), format!("{call:?}"));
-        assert!(decode::<CopyCall>(b"\x93junk").is_err());
     }
 
     #[test]
@@ -674,21 +386,6 @@ mod tests {
             edit.body.term,
             "the text tells less"
         );
-    }
-
-    #[test]
-    fn an_operation_that_is_not_known_is_refused_as_such() {
-        #[derive(Serialize)]
-        enum Newer {
-            Status,
-            Mood(Vec<(u64, u64)>),
-        }
-        for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
-            let why = decode::<CopyOp>(&encode(&op)).unwrap_err();
-            assert!(is_of_later_build(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
-        }
-        assert!(matches!(decode(&encode(&Newer::Status)), Ok(CopyOp::Status)));
-        assert!(!is_of_later_build(&ShardError::NotExecuted("n1@h is down".to_owned())));
     }
 
     #[test]
@@ -709,17 +406,5 @@ mod tests {
             Older { replica_position, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
         let read: CopyStatus = decode(&encode(&older)).unwrap();
         assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
-    }
-
-    #[test]
-    fn a_field_that_is_not_known_is_passed_over() {
-        #[derive(Serialize)]
-        struct Newer {
-            in_sync: bool,
-            mood: &'static str,
-            maintenance: bool,
-        }
-        let bytes = encode(&Newer { in_sync: true, mood: "fine", maintenance: false });
-        assert_eq!(decode::<NodeState>(&bytes), Ok(NodeState { in_sync: true, maintenance: false }));
     }
 }

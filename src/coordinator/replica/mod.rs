@@ -1,13 +1,15 @@
 //! One operation on one replica of a shard, on this node or on another, and what all operations share.
 //!
 //! [`context`] is the node's state, [`database`] the handle of one database, [`layout`] its shards at one moment,
-//! [`range_copy`] a replica on either side. [`message`] lists the calls between nodes; [`remote`] sends them.
+//! [`range_copy`] a replica on either side. [`calls`] is the table of the
+//! calls between nodes, [`message`] has the values that they carry, and [`remote`] sends them.
 
 pub(super) mod answered;
+pub(in crate::coordinator) mod awaited;
 pub(super) mod blob_stream;
 pub(super) mod call_text;
+pub mod calls;
 pub mod catalogue;
-pub(super) mod collection_call;
 pub(super) mod context;
 pub mod database;
 pub mod design;
@@ -17,15 +19,18 @@ pub(super) mod floor;
 pub(super) mod halves;
 pub(super) mod in_doubt;
 pub(super) mod in_sync;
-pub mod index_calls;
 pub mod jobs;
 pub(super) mod layout;
 pub(super) mod message;
+pub(super) mod node_calls;
+pub(super) mod own_copy;
 pub(super) mod range_copy;
+pub mod read_from;
 pub mod rebalancing;
 pub(super) mod rebuilds;
 pub(super) mod remote;
 pub(super) mod repair;
+pub mod replica_status;
 pub(super) mod seat;
 pub(super) mod single_flight;
 pub(super) mod sync_points;

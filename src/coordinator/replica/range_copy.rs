@@ -1,6 +1,7 @@
-//! A copy of a range, on this node or on another: the coordinator reads and writes through it without asking where.
+//! [`RangeCopy`]: a replica of a range, on this node or on another. The coordinator reads and writes through it without
+//! a distinction between the two.
 //!
-//! A copy on this node is called directly, without any message. Assumes: callers try another copy when one is away
+//! A replica on this node is called directly, without a message. Assumes: callers try another replica when one is away
 //! ([`is_away`]). Promises: positions are of the epoch that [`RangeCopy::replica_position`] told.
 
 use std::collections::VecDeque;
@@ -11,10 +12,13 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::coordinator::replica::blob_stream::RemoteBlob;
-use crate::coordinator::replica::epoch::{Epochs, NodeEpochs};
-use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, ViewCall, ViewOp};
+use crate::coordinator::replica::calls::{
+    Changes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, PlainCall, PurgeInfos, Resume,
+    RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, UpdateView, ViewQuestion,
+};
+use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
+pub(in crate::coordinator) use crate::coordinator::replica::own_copy::{ORIGIN, OwnCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
-use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
@@ -23,22 +27,10 @@ use crate::index::{GroupBy, GroupPage, Header, IndexError, Places, RowPage, Sele
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
-    ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy,
-    ShardError, ShardInfo, Summary, Want,
+    ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
+    ShardInfo, Summary, Want,
 };
-use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode, StorageError};
-
-/// A copy on this node.
-#[derive(Clone, Debug)]
-pub(in crate::coordinator) struct OwnCopy {
-    pub shard: ShardCopy,
-    pub epochs: Arc<Epochs>,
-    /// The shard that its positions are counted from: its own, or the one that it was split off.
-    pub origin: u64,
-}
-
-/// The value of a copy that names its origin.
-pub(in crate::coordinator) const ORIGIN: &str = "origin";
+use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
 
 /// A copy of a range. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -52,76 +44,20 @@ pub(in crate::coordinator) fn is_away(error: &ShardError) -> bool {
     !matches!(error, ShardError::Dropped)
 }
 
-impl OwnCopy {
-    /// The copy of a shard that was just opened.
-    pub async fn of(shard: ShardCopy, node: &NodeEpochs) -> Result<OwnCopy, ShardError> {
-        let epochs = Arc::new(Epochs::open(&shard, node).await?);
-        let damaged = || StorageError::Corrupt("the origin of a shard is not 8 bytes".to_owned());
-        let origin = match shard.meta_get(ORIGIN).await? {
-            Some(bytes) => u64::from_be_bytes(bytes.try_into().map_err(|_| damaged())?),
-            None => shard.id().0,
-        };
-        Ok(OwnCopy { shard, epochs, origin })
-    }
-
-    /// Where it stands.
-    pub fn replica_position(&self) -> ReplicaPosition {
-        let position = *self.shard.watch().borrow();
-        self.epochs.replica_position(self.origin, position)
-    }
-
-    /// The same copy for work that may wait.
-    pub fn in_background(&self) -> OwnCopy {
-        OwnCopy { shard: self.shard.in_background(), epochs: Arc::clone(&self.epochs), origin: self.origin }
-    }
-
-    /// The same copy where nobody else is to be asked, see [`ShardCopy::inline`].
-    pub fn inline(&self) -> OwnCopy {
-        OwnCopy { shard: self.shard.inline(), epochs: Arc::clone(&self.epochs), origin: self.origin }
-    }
-
-    /// The same copy for writes that are counted by the map of that version, see [`ShardCopy::by_map`].
-    pub fn by_map(self, version: u64) -> OwnCopy {
-        OwnCopy { shard: self.shard.by_map(version), ..self }
-    }
-
-    /// Refuses positions of another epoch.
-    pub fn check_epoch(&self, epoch: u64) -> Result<(), ShardError> {
-        match epoch == self.epochs.current() {
-            true => Ok(()),
-            false => Err(ShardError::NotExecuted("the copy is in another epoch".to_owned())),
-        }
-    }
-
-    /// Changes, a page of them; refused in another epoch.
-    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
-        self.check_epoch(call.epoch)?;
-        self.shard.changes(call.since, call.direction, call.limit()).await
-    }
-
-    /// The position at which a reader goes on that read the entries, which have all of this copy's range between them:
-    /// by its own numbers, or those of a copy that this one was in sync with at some position, else at the beginning.
-    pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
-        let replica_position = self.replica_position();
-        let mut least: Option<u64> = None;
-        for entry in entries {
-            let own = self.epochs.resume(entry.epoch, entry.position).filter(|_| entry.shard == replica_position.shard);
-            let position = match own {
-                Some(position) => position,
-                None => sync_points::resume(&self.shard, entry).await?,
-            };
-            least = Some(least.map_or(position, |least| least.min(position)));
-        }
-        Ok(least.unwrap_or(0).min(replica_position.position))
-    }
-}
-
 impl RangeCopy {
     /// The node that it is on; `None`: this one.
     pub fn node(&self) -> Option<&Arc<str>> {
         match self {
             RangeCopy::Own(_) => None,
             RangeCopy::Remote(copy) => Some(copy.node()),
+        }
+    }
+
+    /// Carries out what a replica answers by itself.
+    async fn ask<C: PlainCall + Into<CopyOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => call.on(copy).await,
+            RangeCopy::Remote(copy) => copy.ask(call).await,
         }
     }
 
@@ -144,40 +80,31 @@ impl RangeCopy {
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.list(page).await,
-            RangeCopy::Remote(copy) => copy.list(page).await,
+            RangeCopy::Remote(copy) => copy.ask(List(page)).await,
         }
     }
 
     pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
-        match self {
-            RangeCopy::Own(copy) => copy.shard.summary(start, end).await,
-            RangeCopy::Remote(copy) => copy.summary(start, end).await,
-        }
+        self.ask(SummaryOf(start, end)).await
     }
 
-    /// See [`ShardCopy::select`].
+    /// See [`crate::shard::ShardCopy::select`].
     pub async fn select(
         &self,
         (start, end): (Bound<DocId>, Bound<DocId>),
         direction: Direction,
         place: u64,
     ) -> Result<Option<DocId>, ShardError> {
-        match self {
-            RangeCopy::Own(copy) => copy.shard.select(start, end, direction, place).await,
-            RangeCopy::Remote(copy) => copy.select((start, end), direction, place).await,
-        }
+        self.ask(Select { start, end, direction, place }).await
     }
 
-    /// See [`ShardCopy::changes`].
+    /// See [`crate::shard::ShardCopy::changes`].
     pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
-        match self {
-            RangeCopy::Own(copy) => copy.changes(call).await,
-            RangeCopy::Remote(copy) => copy.changes(call).await,
-        }
+        self.ask(Changes(call)).await
     }
 
-    /// The next documents that a selector takes, see [`ShardCopy::filter_scan`]; those of another node are decided
-    /// here.
+    /// The next documents that a selector matches, see [`crate::shard::ShardCopy::filter_scan`]. This node matches the
+    /// documents of another node.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.filter_scan(filter_scan).await,
@@ -186,19 +113,13 @@ impl RangeCopy {
     }
 
     pub async fn info(&self) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
-        match self {
-            RangeCopy::Own(copy) => {
-                let info = copy.shard.info().await?;
-                Ok((info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() }))
-            }
-            RangeCopy::Remote(copy) => copy.info().await,
-        }
+        self.ask(Info).await
     }
 
     pub async fn replica_position(&self) -> Result<ReplicaPosition, ShardError> {
         match self {
             RangeCopy::Own(copy) => Ok(copy.replica_position()),
-            RangeCopy::Remote(copy) => Ok(copy.info().await?.1),
+            RangeCopy::Remote(copy) => Ok(copy.ask(Info).await?.1),
         }
     }
 
@@ -211,7 +132,7 @@ impl RangeCopy {
                 Ok((ReplicaPosition { position, ..copy.replica_position() }, news))
             }
             RangeCopy::Remote(copy) => {
-                let replica_position = copy.info().await?.1;
+                let replica_position = copy.ask(Info).await?.1;
                 Ok((replica_position, copy.follow(replica_position)))
             }
         }
@@ -221,23 +142,20 @@ impl RangeCopy {
         match self {
             _ if entries.is_empty() => Ok(0),
             RangeCopy::Own(copy) => copy.resume(entries).await,
-            RangeCopy::Remote(copy) => copy.resume(entries.to_vec()).await,
+            RangeCopy::Remote(copy) => copy.ask(Resume(entries.to_vec())).await,
         }
     }
 
-    /// See [`ShardCopy::design_version`].
+    /// See [`crate::shard::ShardCopy::design_version`].
     pub async fn design_version(&self) -> Result<u64, ShardError> {
         match self {
             RangeCopy::Own(copy) => Ok(copy.shard.design_version()),
-            RangeCopy::Remote(copy) => copy.design_version().await,
+            RangeCopy::Remote(copy) => copy.ask(DesignVersion).await,
         }
     }
 
     pub async fn local(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
-        match self {
-            RangeCopy::Own(copy) => copy.shard.local_register(id).await,
-            RangeCopy::Remote(copy) => copy.local(id).await,
-        }
+        self.ask(Local(id.clone())).await
     }
 
     /// Local documents in id order, a page of them: only none mean that there are no more.
@@ -265,14 +183,14 @@ impl RangeCopy {
     pub async fn has_collected(&self) -> Result<bool, ShardError> {
         match self {
             RangeCopy::Own(copy) => Ok(copy.shard.state().await?.rounds > 0),
-            RangeCopy::Remote(copy) => Ok(copy.status().await?.rounds > 0),
+            RangeCopy::Remote(copy) => Ok(copy.ask(Status).await?.rounds > 0),
         }
     }
 
     pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.purge_infos(since, limit).await,
-            RangeCopy::Remote(copy) => copy.purge_infos(since, limit).await,
+            RangeCopy::Remote(copy) => copy.ask(PurgeInfos { since, limit: limit as u64 }).await,
         }
     }
 
@@ -288,7 +206,9 @@ impl RangeCopy {
     pub async fn stage(&self, mode: StageMode) -> Result<CopyWriter, ShardError> {
         match self {
             RangeCopy::Own(copy) => Ok(CopyWriter::Own(Box::new(copy.shard.stage(mode)))),
-            RangeCopy::Remote(copy) => Ok(CopyWriter::Remote { upload: copy.stage(mode).await?, copy: copy.clone() }),
+            RangeCopy::Remote(copy) => {
+                Ok(CopyWriter::Remote { upload: copy.ask(Stage(mode)).await?, copy: copy.clone() })
+            }
         }
     }
 }
@@ -326,7 +246,7 @@ impl CopyWriter {
             CopyWriter::Remote { copy, upload } => {
                 while !data.is_empty() {
                     let piece = data.split_to(data.len().min(limits::MERGE_BYTES));
-                    copy.stage_write(*upload, piece).await?;
+                    copy.ask(StageWrite { upload: *upload, data: piece }).await?;
                 }
                 Ok(())
             }
@@ -339,7 +259,7 @@ impl CopyWriter {
                 let staged = writer.finish().await?;
                 Ok((staged.attachment("", "", 0), Some(staged.hold)))
             }
-            CopyWriter::Remote { copy, upload } => Ok((copy.stage_finish(upload).await?, None)),
+            CopyWriter::Remote { copy, upload } => Ok((copy.ask(StageFinish { upload }).await?, None)),
         }
     }
 }
@@ -352,9 +272,12 @@ pub(in crate::coordinator) enum CopyView {
 }
 
 impl CopyView {
-    fn call(program: &Program, signature: Signature, op: ViewOp) -> ViewCall {
+    async fn ask<Q: ViewQuestion>(
+        (copy, program, signature): (&RemoteCopy, &Program, &Signature),
+        question: Q,
+    ) -> Result<Q::Answer, IndexError> {
         let design = (program.id().clone(), Bytes::from(program.body().to_vec()));
-        ViewCall { design, signature: signature.0, op }
+        copy.view(design, signature.0, question).await
     }
 
     /// See [`ViewIndex::update`].
@@ -362,7 +285,7 @@ impl CopyView {
         match self {
             CopyView::Own(index) => index.update().await,
             CopyView::Remote { copy, program, signature } => {
-                copy.view(CopyView::call(program, *signature, ViewOp::Update { wait: true })).await
+                CopyView::ask((copy, program, signature), UpdateView { wait: true }).await
             }
         }
     }
@@ -375,7 +298,7 @@ impl CopyView {
                 Ok(())
             }
             CopyView::Remote { copy, program, signature } => {
-                copy.view(CopyView::call(program, *signature, ViewOp::Update { wait: false })).await
+                CopyView::ask((copy, program, signature), UpdateView { wait: false }).await
             }
         }
     }
@@ -384,9 +307,7 @@ impl CopyView {
     pub async fn header(&self) -> Result<(Header, bool), IndexError> {
         match self {
             CopyView::Own(index) => Ok((index.header().await?, index.is_building())),
-            CopyView::Remote { copy, program, signature } => {
-                copy.view(CopyView::call(program, *signature, ViewOp::Header)).await
-            }
+            CopyView::Remote { copy, program, signature } => CopyView::ask((copy, program, signature), HeaderOf).await,
         }
     }
 
@@ -399,8 +320,8 @@ impl CopyView {
         match self {
             CopyView::Own(index) => Ok(index.rows(places, direction, limit).await?),
             CopyView::Remote { copy, program, signature } => {
-                let op = ViewOp::Rows { places, direction, limit: limit as u64 };
-                copy.view(CopyView::call(program, *signature, op)).await
+                let question = RowsOf { places, direction, limit: limit as u64 };
+                CopyView::ask((copy, program, signature), question).await
             }
         }
     }
@@ -410,8 +331,8 @@ impl CopyView {
         match self {
             CopyView::Own(index) => index.groups(by, places, limit).await,
             CopyView::Remote { copy, program, signature } => {
-                let op = ViewOp::Groups { by: by.clone(), places, limit: limit as u64 };
-                copy.view(CopyView::call(program, *signature, op)).await
+                let question = GroupsOf { by: by.clone(), places, limit: limit as u64 };
+                CopyView::ask((copy, program, signature), question).await
             }
         }
     }
@@ -422,7 +343,7 @@ impl CopyView {
         match self {
             CopyView::Own(index) => Ok(index.selected(call.since, call.limit()).await?),
             CopyView::Remote { copy, program, signature } => {
-                copy.view(CopyView::call(program, *signature, ViewOp::Selected(call))).await
+                CopyView::ask((copy, program, signature), SelectedOf(call)).await
             }
         }
     }
@@ -431,7 +352,7 @@ impl CopyView {
         match self {
             CopyView::Own(index) => Ok(index.count(places).await?),
             CopyView::Remote { copy, program, signature } => {
-                copy.view(CopyView::call(program, *signature, ViewOp::Count(places))).await
+                CopyView::ask((copy, program, signature), CountOf(places)).await
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A copy of a range on another node: the operations of a copy as calls.
+//! A replica on another node: sends the calls of `calls`, and does what takes several of them.
 
 use std::fmt;
 use std::ops::Bound;
@@ -11,31 +11,28 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::coordinator::replica::call_text::encode_call;
-use crate::coordinator::replica::collection_call::CollectionCall;
+use crate::coordinator::replica::calls::{
+    Collect, CollectionQuestion, CopyCall, CopyOp, Decide, Fetch, FetchSome, List, LocalList, LocalSet, Merge, Purge,
+    ReplicaCall, Search, SearchCall, SearchQuestion, View, ViewCall, ViewFailure, ViewQuestion, Wait,
+};
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition, SearchCall,
-    SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
+    DecideCall, EditText, Refusal, ReplicaPosition, WireError, decode, is_of_later_build,
 };
-use crate::coordinator::replica::token::Held;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::topology::record::Known;
-use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
-use crate::document::render::Attachment;
-use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument,
-    LocalRegister, Matched, Part, Proposal, PurgeInfo, Round, ShardError, ShardInfo, Stamp, Summary, Told, Tombstone,
-    Want, WrittenDown, live_conflicts,
+    Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument, Matched, ShardError, Stamp,
+    Want, live_conflicts,
 };
-use crate::storage::{Direction, StageMode, StorageError};
+use crate::storage::{Direction, StorageError};
 use crate::world::Pool;
 use crate::world::buggify::{capped, fewer, sometimes};
 
@@ -98,8 +95,18 @@ impl RemoteCopy {
         self.node == self.target.context.node
     }
 
-    async fn ask<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
-        let answer: Result<T, WireError> = self.ask_as(op, limits::COPY_CALL).await?;
+    /// Asks the replica; the operation says what type the answer has.
+    pub async fn ask<C: ReplicaCall + Into<CopyOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
+        self.ask_for(call.into()).await
+    }
+
+    /// Asks the replica something about tombstone collection.
+    pub async fn ask_collection<Q: CollectionQuestion>(&self, question: Q) -> Result<Q::Answer, ShardError> {
+        self.ask_for(Collect(Box::new(question.into())).into()).await
+    }
+
+    async fn ask_for<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
+        let answer: Result<T, WireError> = self.send(self.next_call(), op, limits::COPY_CALL).await?;
         answer.map_err(|error| self.told(error))
     }
 
@@ -111,21 +118,19 @@ impl RemoteCopy {
         error.into()
     }
 
-    async fn ask_as<T: DeserializeOwned>(&self, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
-        self.send(self.next_call(), op, limit).await
-    }
-
     /// As [`RemoteCopy::ask`], for what must not be done twice: a call that was cut off is sent again under its number,
-    /// once, if the node is there again soon. `op` is told whether it is the second time.
-    async fn ask_once<T: DeserializeOwned>(&self, op: impl Fn(bool) -> CopyOp) -> Result<T, ShardError> {
+    /// once, if the node is there again soon. `call` is told whether it is the second time.
+    async fn ask_once<C: ReplicaCall + Into<CopyOp>>(&self, call: impl Fn(bool) -> C) -> Result<C::Answer, ShardError> {
         let (env, id) = (&self.target.context.env, self.next_call());
+        let _awaited = self.target.context.awaited.until_dropped(id);
         let began = env.now();
-        let mut answer: Result<Result<T, WireError>, ShardError> = self.send(id, op(false), limits::COPY_CALL).await;
+        let mut answer: Result<Result<C::Answer, WireError>, ShardError> =
+            self.send(id, call(false).into(), limits::COPY_CALL).await;
         if matches!(answer, Err(ShardError::Indeterminate(_))) && self.is_back().await {
             let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
             if !left.is_zero() {
                 sometimes("cluster: a call was sent again");
-                answer = match self.send(id, op(true), left).await {
+                answer = match self.send(id, call(true).into(), left).await {
                     // It says nothing about the first time.
                     Err(ShardError::NotExecuted(why)) => Err(ShardError::Indeterminate(why)),
                     Ok(Err(_)) => Ok(Err(WireError::Unknown)),
@@ -195,8 +200,8 @@ impl RemoteCopy {
     /// Reads of the first documents as many as have so many bytes, or tells how many the first one has. An answer tells
     /// something: some documents, or more bytes than were asked for.
     pub async fn fetch_some(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<FetchedPart, ShardError> {
-        let ask = CopyOp::FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
-        let (found, needs): (Vec<Option<Fetched>>, u64) = match self.ask(ask).await {
+        let ask = FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
+        let (found, needs) = match self.ask(ask).await {
             Err(error) if is_of_later_build(&error) => return self.fetch_of_older(wants).await,
             part => part?,
         };
@@ -211,7 +216,7 @@ impl RemoteCopy {
     async fn fetch_of_older(&self, wants: &[(DocId, Want)]) -> Result<FetchedPart, ShardError> {
         for most in [limits::DOCS_PER_FETCH, 1] {
             let asked = &wants[..wants.len().min(most)];
-            let found: Vec<Option<Fetched>> = match self.ask(CopyOp::Fetch(asked.to_vec())).await {
+            let found = match self.ask(Fetch(asked.to_vec())).await {
                 // Together they may be too large for it.
                 Err(ShardError::Indeterminate(_)) if asked.len() > 1 => continue,
                 found => found?,
@@ -224,32 +229,12 @@ impl RemoteCopy {
         Err(ShardError::Indeterminate(format!("{} did not answer", self.node)))
     }
 
-    pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
-        self.ask(CopyOp::List(page)).await
-    }
-
-    pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
-        self.ask(CopyOp::Summary(start, end)).await
-    }
-
-    pub async fn select(
-        &self,
-        (start, end): (Bound<DocId>, Bound<DocId>),
-        direction: Direction,
-        place: u64,
-    ) -> Result<Option<DocId>, ShardError> {
-        self.ask(CopyOp::Select { start, end, direction, place }).await
-    }
-
-    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
-        self.ask(CopyOp::Changes(call)).await
-    }
-
     /// The next documents that a selector takes, of one page of them.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         let (start, end) = (filter_scan.start.clone(), filter_scan.end.clone());
         let limit = limits::PAGE_DOCS;
-        let rows = self.list(ListPage { start, end, descending: filter_scan.descending, limit, bodies: true }).await?;
+        let page = ListPage { start, end, descending: filter_scan.descending, limit, bodies: true };
+        let rows = self.ask(List(page)).await?;
         let rest = rows.last().map(|row| row.id.clone());
         let primary = move || {
             let mut page = FilterPage { rest, ..FilterPage::default() };
@@ -272,23 +257,6 @@ impl RemoteCopy {
         self.target.context.env.blocking(Pool::Foreground, primary).await
     }
 
-    pub async fn info(&self) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
-        self.ask(CopyOp::Info).await
-    }
-
-    /// Where it stands once that is beyond the given position, or after a while.
-    pub async fn wait(&self, beyond: u64) -> Result<ReplicaPosition, ShardError> {
-        self.ask(CopyOp::Wait { beyond }).await
-    }
-
-    pub async fn resume(&self, entries: Vec<SeqEntry>) -> Result<u64, ShardError> {
-        self.ask(CopyOp::Resume(entries)).await
-    }
-
-    pub async fn design_version(&self) -> Result<u64, ShardError> {
-        self.ask(CopyOp::DesignVersion).await
-    }
-
     /// Has it decide edits; see [`crate::coordinator::write::primary`].
     pub async fn decide(
         &self,
@@ -300,9 +268,9 @@ impl RemoteCopy {
         let primary = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
             let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
-            CopyOp::Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
+            Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
         };
-        let accepted: Vec<Result<AcceptedAt, Refusal>> = self.ask_once(primary).await?;
+        let accepted = self.ask_once(primary).await?;
         if accepted.iter().any(|decision| matches!(decision, Err(Refusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
@@ -315,22 +283,22 @@ impl RemoteCopy {
     /// Has it apply what another copy decided; answers for each whether it is stored, and where it stands then.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
         let (repair, anew, tell) = (false, false, true);
-        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell }).await
+        self.merge_as(edits, |edits| Merge { edits, source: source.to_owned(), repair, anew, tell }).await
     }
 
     /// Has it apply what was stored elsewhere: in another copy of the range, or, `anew`, in none.
     pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
         let (repair, tell) = (true, false);
-        let op = |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell };
+        let op = |edits| Merge { edits, source: source.to_owned(), repair, anew, tell };
         Ok(self.merge_as(edits, op).await?.stored)
     }
 
-    async fn merge_as(&self, mut edits: &[Edit], op: impl Fn(Vec<EditText>) -> CopyOp) -> Result<Merged, ShardError> {
+    async fn merge_as(&self, mut edits: &[Edit], op: impl Fn(Vec<EditText>) -> Merge) -> Result<Merged, ShardError> {
         let mut merged = Merged::default();
         while !edits.is_empty() {
             let step;
             (step, edits) = edits.split_at(first_that_fit(edits));
-            let told: Merged = self.ask(op(step.iter().map(EditText::from).collect())).await?;
+            let told = self.ask(op(step.iter().map(EditText::from).collect())).await?;
             if told.stored.len() != step.len() {
                 return Err(ShardError::Indeterminate(format!("{} merged {} edits", self.node, told.stored.len())));
             }
@@ -341,10 +309,6 @@ impl RemoteCopy {
         Ok(merged)
     }
 
-    pub async fn local(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
-        self.ask(CopyOp::Local(id.clone())).await
-    }
-
     pub async fn local_list(
         &self,
         (start, end): (Bound<DocId>, Bound<DocId>),
@@ -352,132 +316,40 @@ impl RemoteCopy {
         limit: usize,
     ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
         let bytes = Some(limits::STEP_BYTES as u64);
-        self.ask(CopyOp::LocalList { start, end, direction, limit: limit as u64, bytes }).await
+        self.ask(LocalList { start, end, direction, limit: limit as u64, bytes }).await
     }
 
     pub async fn local_set(&self, id: &DocId, document: Option<LocalDocument>, by: u64) -> Result<Stamp, ShardError> {
-        self.ask_once(|_| CopyOp::LocalSet { id: id.clone(), document: document.clone(), by }).await
-    }
-
-    pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
-        self.ask(CopyOp::LocalMerge(registers)).await
-    }
-
-    pub async fn local_registers(
-        &self,
-        after: Bound<DocId>,
-        limit: usize,
-    ) -> Result<Vec<(DocId, LocalRegister)>, ShardError> {
-        self.ask(CopyOp::LocalRegisters { after, limit: limit as u64 }).await
+        self.ask_once(|_| LocalSet { id: id.clone(), document: document.clone(), by }).await
     }
 
     pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
-        self.ask_once(|_| CopyOp::Purge(items.clone())).await
+        self.ask_once(|_| Purge(items.clone())).await
     }
 
-    pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
-        self.ask(CopyOp::PurgeInfos { since, limit: limit as u64 }).await
-    }
-
-    pub async fn compact(&self) -> Result<(), ShardError> {
-        self.ask(CopyOp::Compact).await
-    }
-
-    /// A piece of the stored bytes of an attachment; empty at the end.
-    pub async fn blob(&self, attachment: &Attachment, at: u64) -> Result<Bytes, ShardError> {
-        self.ask(CopyOp::Blob { attachment: attachment.clone(), at }).await
-    }
-
-    pub async fn stage(&self, mode: StageMode) -> Result<u64, ShardError> {
-        self.ask(CopyOp::Stage(mode)).await
-    }
-
-    pub async fn stage_write(&self, upload: u64, data: Bytes) -> Result<(), ShardError> {
-        self.ask(CopyOp::StageWrite { upload, data }).await
-    }
-
-    pub async fn stage_finish(&self, upload: u64) -> Result<Attachment, ShardError> {
-        self.ask(CopyOp::StageFinish { upload }).await
-    }
-
-    /// A call about a view. It may take as long as building the view does.
-    pub async fn view<T: DeserializeOwned>(&self, call: ViewCall) -> Result<T, IndexError> {
-        let answer: Result<T, ViewFailure> = self.ask_as(CopyOp::View(Box::new(call)), limits::VIEW_CALL).await?;
+    /// Asks a view of the replica, which is named by its design document and signature. The answer may take as long as
+    /// building the view does.
+    pub async fn view<Q: ViewQuestion>(
+        &self,
+        design: (DocId, Bytes),
+        signature: [u8; 16],
+        question: Q,
+    ) -> Result<Q::Answer, IndexError> {
+        let op = View(Box::new(ViewCall { design, signature, op: question.into() })).into();
+        let answer: Result<Q::Answer, ViewFailure> = self.send(self.next_call(), op, limits::VIEW_CALL).await?;
         answer.map_err(IndexError::from)
     }
 
-    /// A call about a full-text index. It may take as long as building the index does.
-    pub async fn search<T: DeserializeOwned>(&self, call: SearchCall) -> Result<T, IndexError> {
-        let answer: Result<T, ViewFailure> = self.ask_as(CopyOp::Search(Box::new(call)), limits::VIEW_CALL).await?;
+    /// Asks a full-text index of the replica. The answer may take as long as building the index does.
+    pub async fn search<Q: SearchQuestion>(
+        &self,
+        design: (DocId, Bytes),
+        signature: [u8; 16],
+        question: Q,
+    ) -> Result<Q::Answer, IndexError> {
+        let op = Search(Box::new(SearchCall { design, signature, op: question.into() })).into();
+        let answer: Result<Q::Answer, ViewFailure> = self.send(self.next_call(), op, limits::VIEW_CALL).await?;
         answer.map_err(IndexError::from)
-    }
-
-    pub async fn keep_views(&self, views: Vec<[u8; 16]>) -> Result<(), ShardError> {
-        self.ask(CopyOp::KeepViews(views)).await
-    }
-
-    /// What it says of itself.
-    pub async fn status(&self) -> Result<CopyStatus, ShardError> {
-        self.ask(CopyOp::Status).await
-    }
-
-    /// Ranges of ids cut into parts, see [`crate::shard::ShardCopy::split`].
-    pub async fn split(&self, ranges: Vec<IdRange>) -> Result<Vec<Vec<Part>>, ShardError> {
-        self.ask(CopyOp::Split(ranges)).await
-    }
-
-    /// See [`crate::shard::ShardCopy::digests`].
-    pub async fn digests(&self, range: IdRange, limit: usize) -> Result<Vec<DocumentDigest>, ShardError> {
-        self.ask(CopyOp::Digests(range, limit as u64)).await
-    }
-
-    /// Its epochs and the positions after which they began.
-    pub async fn epochs(&self) -> Result<Vec<(u64, u64)>, ShardError> {
-        self.ask(CopyOp::Epochs).await
-    }
-
-    /// How far it has applied the copy of a node.
-    pub async fn taken_in(&self, node: &str) -> Result<TakenIn, ShardError> {
-        self.ask(CopyOp::TakenIn(node.to_owned())).await
-    }
-
-    /// The number up to which its purges are those of the copy that told these epochs, where it knows.
-    pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<Option<u64>, ShardError> {
-        self.ask(CopyOp::PurgesShared(told.to_vec())).await
-    }
-
-    /// Whether it holds all these writes.
-    pub async fn holds(&self, wanted: Vec<Held>) -> Result<bool, ShardError> {
-        self.ask(CopyOp::Holds(wanted)).await
-    }
-
-    pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
-        self.ask(CopyOp::SetSyncPoint(point)).await
-    }
-
-    /// What it has collected, and is to collect.
-    pub async fn collected(&self) -> Result<Told, ShardError> {
-        self.ask(CopyOp::Collect(Box::new(CollectionCall::Tell))).await
-    }
-
-    /// Has it write down what this node proposes to collect.
-    pub async fn propose(&self, proposal: Proposal<Tombstone>) -> Result<WrittenDown, ShardError> {
-        self.ask(CopyOp::Collect(Box::new(CollectionCall::Propose(proposal)))).await
-    }
-
-    /// Tells it that all copies have written down a round of this node; answers whether that stands there.
-    pub async fn confirm_round(&self, round: Round) -> Result<bool, ShardError> {
-        self.ask(CopyOp::Collect(Box::new(CollectionCall::Confirm(round)))).await
-    }
-
-    /// What it has written down and not done.
-    pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
-        self.ask(CopyOp::Collect(Box::new(CollectionCall::Open))).await
-    }
-
-    /// Documents behind one that it has collected and others may not have, a page of them.
-    pub async fn markers(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
-        self.ask(CopyOp::Collect(Box::new(CollectionCall::Markers(after)))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.
@@ -490,7 +362,7 @@ impl RemoteCopy {
                 let replica_position = tokio::select! {
                     biased;
                     () = tell.closed() => return,
-                    replica_position = copy.wait(position) => replica_position,
+                    replica_position = copy.ask(Wait { beyond: position }) => replica_position,
                 };
                 match replica_position {
                     Ok(replica_position) if replica_position.epoch == from.epoch => {

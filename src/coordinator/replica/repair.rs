@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::coordinator::replica::blob_stream::merge_here;
+use crate::coordinator::replica::calls::{PurgeInfos, Status};
 use crate::coordinator::replica::message::SyncPoint;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -49,7 +50,8 @@ pub(in crate::coordinator) async fn merge_written_again(
     (origin, until): (Origin, u64),
 ) -> Result<usize, ShardError> {
     let ids = edits.iter().map(|edit| &edit.id).collect();
-    let again = named_by(|since| source.purge_infos(since, limits::STEP_ROWS), (0, until), &ids).await?;
+    let again =
+        named_by(|since| source.ask(PurgeInfos { since, limit: limits::STEP_ROWS as u64 }), (0, until), &ids).await?;
     count(&merge_unpurged(copy, edits, source, (origin, &again)).await?)
 }
 
@@ -65,14 +67,14 @@ pub(in crate::coordinator) async fn merge_purged(
     let EditOp::Merge { path } = &edit.op else { return Ok(false) };
     let (rev, ids) = (path.head(), BTreeSet::from([&edit.id]));
     // Before the document: a purge that comes there after that look is not behind these.
-    let theirs = source.status().await?;
+    let theirs = source.ask(Status).await?;
     let found = source.fetch(vec![(edit.id.clone(), Want::Tree)]).await?;
     let holds = found.into_iter().flatten().any(|found| found.tree.get(&rev).flatten().is_some());
     if !holds {
         sometimes("write: an edit came after the purge of its revision");
         return Ok(false);
     }
-    let records = |since| source.purge_infos(since, limits::STEP_ROWS);
+    let records = |since| source.ask(PurgeInfos { since, limit: limits::STEP_ROWS as u64 });
     let mut again = named_by(records, (0, theirs.purge_seq), &ids).await?;
     // Its own record of that may be gone.
     let now = own.replica_position();
@@ -86,7 +88,7 @@ pub(in crate::coordinator) async fn merge_purged(
 fn count(stored: &[bool]) -> Result<usize, ShardError> {
     match stored.iter().all(|stored| *stored) {
         true => Ok(stored.len()),
-        false => Err(ShardError::NotExecuted("a revision was not taken in".to_owned())),
+        false => Err(ShardError::NotExecuted("a revision was not applied".to_owned())),
     }
 }
 
@@ -170,7 +172,7 @@ async fn named_by<F: Future<Output = Result<Vec<PurgeInfo>, ShardError>>>(
         let Some(last) = page.last() else { break };
         since = last.purge_seq;
         for info in page.into_iter().filter(|info| info.purge_seq <= until && ids.contains(&info.id)) {
-            named.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
+            named.extend(info.gone().map(|rev| (info.id.clone(), rev.clone())));
         }
     }
     Ok(named)

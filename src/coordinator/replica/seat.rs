@@ -1,4 +1,4 @@
-//! Who votes about maps as far as this node knows, and how it takes part in votes (`voters`).
+//! The voters about maps as far as this node knows, and the part that it takes in votes (`voters`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};

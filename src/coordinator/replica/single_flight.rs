@@ -1,4 +1,4 @@
-//! Work with another node that is done once at a time, and once more when it is asked for meanwhile.
+//! Single-flight: work with another node that runs once at a time, and once more if it was requested meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! Tokens of writes: what the answer to a write gives its client, so that later reads on any node show at least that.
+//! Write tokens: the answer to a write carries one, and a later read with it, on any node, shows at least that write.
 //!
-//! A token names, for each range that was written to, copies that hold the write, each as the changes feed names them:
-//! shard, epoch and position. A read that is given one reads a copy that has what one of these has up to there (see
+//! A token names, for each range that was written to, replicas that hold the write, as the changes feed names them:
+//! shard, epoch and position. A read with a token uses a replica that has what one of these has up to there (see
 //! `floor`). The text is the base64url of a version, the entries and a CRC-32; nothing in it is secret. Pure.
 
 use base64::Engine as _;

@@ -1,6 +1,6 @@
-//! What a copy that stored edits says of itself beside: where it stands then, for tokens (`token`).
+//! Position of a replica in answers to edits, for write tokens (`token`).
 //!
-//! Nodes that do not tell that answer with less, and those that were not asked for it are answered so. Pure.
+//! Nodes of older builds answer without a position, and calls that did not ask for one are answered without it. Pure.
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};

@@ -1,4 +1,4 @@
-//! Uploads that another node makes to a copy here, piece by piece.
+//! Uploads of other nodes to replicas of this node, piece by piece.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

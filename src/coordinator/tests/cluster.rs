@@ -7,6 +7,7 @@ pub(super) mod late;
 mod maintenance;
 mod members;
 mod moves;
+mod purges;
 mod rebuild;
 mod restored;
 mod settings;

@@ -1,4 +1,5 @@
-//! Ballots of one register, pure: what a proposer asks, and what a voter promises, accepts and answers (`ballots`).
+//! Ballots of one register, pure: the questions of a proposer, and what a voter promises, accepts and answers
+//! (`ballots`).
 
 use std::collections::BTreeSet;
 
@@ -114,7 +115,7 @@ impl<V: Clone> Promise<V> {
         (Vote::Yes { accepted }, Some(own))
     }
 
-    /// This with what another node promised and accepted: regardless of who asks from now on is told of both.
+    /// This with what another node promised and accepted: every later proposer is told of both.
     pub fn with(self, other: Promise<V>) -> Promise<V> {
         let (high, low) = if self.version >= other.version { (self, other) } else { (other, self) };
         let (version, decided) = (high.version, [high.latest_decided(), low.latest_decided()]);

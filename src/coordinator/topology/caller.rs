@@ -1,4 +1,4 @@
-//! Who makes a request.
+//! The user on whose behalf a request is made.
 
 use serde::{Deserialize, Serialize};
 

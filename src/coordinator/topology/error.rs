@@ -1,4 +1,4 @@
-//! What can go wrong in each family of operations, with the facts that an answer needs. No status codes here.
+//! Errors of each family of operations, with the facts that an answer needs. No status codes here.
 
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;

@@ -1,7 +1,7 @@
-//! What happened to databases lately, for `_db_updates`: the last event of each, in memory.
+//! Recent events of databases, for `_db_updates`: the last event of each, in memory.
 //!
-//! A later event of a database replaces its earlier one, so the list holds at most one per database; of those deleted
-//! it remembers the last `limits::DELETED_DATABASE_EVENTS`.
+//! A later event of a database replaces its earlier one, so the list holds at most one per database; of deleted
+//! databases it keeps the last `limits::DELETED_DATABASE_EVENTS`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

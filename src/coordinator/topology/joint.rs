@@ -1,7 +1,7 @@
-//! The stages of a move as changes of a map; pure. Who takes the next step, and when, is told in `moves`.
+//! The stages of a move as changes of a map; pure. `moves` decides which node takes the next step, and when.
 //!
-//! A move that cannot end is called off: before the new copy counts that copy goes, afterwards the old one comes back,
-//! filled like any other; where nobody else is left it takes its place again at once.
+//! A move that cannot end is called off: before the new replica counts, that replica is removed; afterwards the old one
+//! comes back and is filled like any other. If no other replica is left, it takes its place again at once.
 
 use crate::coordinator::topology::record::{MapRecord, Move, is_split};
 use crate::world::buggify::{Mutation, mutated};

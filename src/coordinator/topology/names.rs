@@ -1,4 +1,4 @@
-//! Which names a database may have (CouchDB documentation, 'Databases'; as CouchDB 3.5 was measured).
+//! Rules of database names (CouchDB documentation, 'Databases'; as CouchDB 3.5 was measured).
 
 use crate::coordinator::topology::error::DatabaseError;
 use crate::limits;

@@ -1,4 +1,4 @@
-//! The other nodes of the cluster as the coordinator needs them: who belongs to it, who can be reached, and calls.
+//! The other nodes of the cluster as the coordinator needs them: members, nodes in reach, and calls.
 //!
 //! A call either surely did nothing ([`CallError::NotExecuted`]) or may have done something
 //! ([`CallError::Indeterminate`]); it ends at the latest when its deadline is over or the node is suspected. [`Alone`]

@@ -1,4 +1,4 @@
-//! On which nodes the copies of a new database go. Pure.
+//! Placement of the replicas of a new database on nodes. Pure.
 
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::Peer;

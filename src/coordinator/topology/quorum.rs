@@ -1,7 +1,8 @@
-//! The one place that counts the replies of copies.
+//! Quorums: the one place that counts the replies of replicas.
 //!
-//! Pure: it is told of every reply and says what may be answered. A write is met when `w` copies hold it, accepted when
-//! at least one does, and of unknown outcome when none is known to hold it but one may (`docs/consistency.md`).
+//! Pure: the caller reports every reply, and the module says what may be answered. A write is met when `w` replicas
+//! hold it, accepted when at least one does, and of unknown outcome when none is known to hold it but one may
+//! (`docs/consistency.md`).
 
 /// How far a write has got when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

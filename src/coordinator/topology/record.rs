@@ -1,4 +1,4 @@
-//! What is stored of a database: one JSON record per name under the node's reserved shard number.
+//! Stored record of a database: one JSON text per name under the node's reserved shard number.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

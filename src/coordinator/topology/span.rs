@@ -1,4 +1,4 @@
-//! Ranges of ids: what a list reads, and what lies before it.
+//! Ranges of ids: the ids that a list reads, and those before them.
 
 use std::ops::Bound;
 

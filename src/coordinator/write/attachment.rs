@@ -1,4 +1,4 @@
-//! Attachments on their way in: staged uploads, and the read-modify-write of one attachment.
+//! Uploads of attachments: staging of their bytes, and the read-modify-write of one attachment.
 //!
 //! Bytes are on the disk of the document's range, under a lease, before the edit that names them is decided.
 

@@ -1,7 +1,8 @@
-//! Writing documents: checks before anything is written, then the edits, split over the ranges.
+//! Writes of documents: checks before anything is written, then the edits, split over the ranges.
 //!
-//! A request passes three stages. `check` and `check_stubs` refuse it as a whole and write nothing; `plan` stages what
-//! its documents bring along; `apply` sends the edits, decided one by one where the documents live, and counts replies.
+//! A request passes three stages. `check` and `check_stubs` refuse it as a whole and write nothing; `plan` stages the
+//! attachments of its documents; `apply` sends the edits, which the primary of each range decides one by one, and
+//! counts replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Local documents: registers without history, of which the one with the higher stamp counts on all copies.
+//! Local documents: registers without history. Of two versions the one with the higher stamp counts on all replicas.
 
 use std::sync::Arc;
 
 use crate::coordinator::read::copies::no_answer;
+use crate::coordinator::replica::calls::LocalMerge;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
@@ -32,7 +33,7 @@ impl RangeCopy {
     ) -> Result<Vec<Stamp>, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.local_merge(registers).await,
-            RangeCopy::Remote(copy) => copy.local_merge(registers).await,
+            RangeCopy::Remote(copy) => copy.ask(LocalMerge(registers)).await,
         }
     }
 }

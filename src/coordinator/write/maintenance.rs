@@ -1,4 +1,4 @@
-//! What replication and administrators ask of a database: missing revisions and purges.
+//! Operations of replicators and administrators on a database: missing revisions and purges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{ShardError, Want};
+use crate::shard::{self, ShardError, Want};
 
 /// Which of some revisions a document lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +205,9 @@ impl Database {
                 let is_last = page.len() < step;
                 // Of what was collected, for indexes only; else that is what somebody asked for.
                 let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_collected().await?;
-                let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
+                // What another copy purged of a document of which this one had an ancestor only is nobody's request.
+                let asked = |info: &shard::PurgeInfo| !info.revs.is_empty() || !forgets && info.history.is_empty();
+                let told = page.into_iter().filter(asked);
                 let before = out.len();
                 out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
                 left = if is_last { 0 } else { left - (out.len() - before) };

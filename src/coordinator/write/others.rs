@@ -1,4 +1,4 @@
-//! What one copy of a range has decided, on its way to the others.
+//! Replication of what one replica of a range has decided to the others.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -49,9 +49,9 @@ impl<T> Others<T> {
 }
 
 impl Database {
-    /// Does something on all copies of a range but that of the node `but`, in tasks that end regardless of who waits
-    /// for them. A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's
-    /// where it is gone by now: what the others do stands without it.
+    /// Runs an operation on all replicas of a range but that of the node `but`, in tasks that end whether or not a
+    /// client waits for them. A replica that is out of reach, or whose answer is not `whole`, is noted as lagging. So
+    /// is this node's if it is gone by now, because what the others do holds without it.
     pub(in crate::coordinator) async fn on_others<T, F>(
         &self,
         (layout, range): (&Layout, usize),

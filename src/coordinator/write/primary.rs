@@ -1,14 +1,15 @@
-//! Deciding edits where they live: on this node's copy of their range.
+//! Edits on the primary replica of a shard: conflict check and validation, before the edit is replicated.
 //!
-//! One copy of a range decides at a time (see `spread` for which): it alone runs the conflict check and validation, so
-//! that a healthy cluster makes no conflicts of its own. What it stored is then merged into the other copies.
+//! One replica of a range decides at a time (`spread` says which one). It alone runs the conflict check and validation,
+//! so that a healthy cluster makes no conflicts of its own. What it stored is then merged into the other replicas.
 
 use std::collections::BTreeMap;
 
+use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
-use crate::document::revision::{self, AttachmentDigest};
+use crate::document::revision::AttachmentDigest;
 use crate::limits;
 use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardCopy, ShardError, Want};
 use crate::storage::StorageError;
@@ -19,13 +20,19 @@ pub(in crate::coordinator) type Decision = Result<AcceptedEdit, WriteError>;
 
 impl Database {
     /// Validates and decides edits of the copy's range, each alone, in order; one decision for each.
+    ///
+    /// Edits of a call may be late: another primary stored them in the meantime, and their revisions were purged. Where
+    /// a purge that the copy remembers names a revision, `sent_by` is asked whether it still waits for the call; if it
+    /// does not, nothing is stored. A purge that comes after the question makes it be asked again.
     pub(in crate::coordinator) async fn decide_own(
         &self,
         copy: &ShardCopy,
         edits: &[Edit],
         caller: &Caller,
+        sent_by: Option<&awaited::Caller>,
     ) -> Vec<Decision> {
         let count = edits.len();
+        let mut asked = sent_by.filter(|_| !mutated(Mutation::LateEditStored)).map(|by| Asked { by, upto: 0 });
         let mut decisions: BTreeMap<usize, Decision> = BTreeMap::new();
         let mut step: Vec<(usize, Edit)> = edits.iter().cloned().enumerate().collect();
         for attempt in 1..=limits::VALIDATION_ATTEMPTS {
@@ -34,7 +41,7 @@ impl Database {
             }
             let places: Vec<usize> = step.iter().map(|(at, _)| *at).collect();
             let again = attempt < limits::VALIDATION_ATTEMPTS;
-            step = match self.decide_step(copy, step, caller, again, &mut decisions).await {
+            step = match self.decide_step(copy, step, (caller, &mut asked), again, &mut decisions).await {
                 Ok(step) => step,
                 Err(error) => {
                     decisions.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
@@ -54,7 +61,7 @@ impl Database {
         &self,
         copy: &ShardCopy,
         step: Vec<(usize, Edit)>,
-        caller: &Caller,
+        (caller, asked): (&Caller, &mut Option<Asked<'_>>),
         again: bool,
         decisions: &mut BTreeMap<usize, Decision>,
     ) -> Result<Vec<(usize, Edit)>, ShardError> {
@@ -70,11 +77,11 @@ impl Database {
         if accepted.is_empty() {
             return Ok(Vec::new());
         }
-        // Only edits with a basis of their own can come back; the copies share their bodies.
-        let with_basis = accepted.iter().filter(|(_, (_, basis))| *basis != Basis::Any);
+        // Only edits with a basis of their own and those that may be late can come back; the copies share their bodies.
+        let with_basis = accepted.iter().filter(|(_, (_, basis))| *basis != Basis::Any || asked.is_some());
         let mut kept: BTreeMap<usize, Edit> = with_basis.map(|(at, (edit, _))| (*at, edit.clone())).collect();
         let (places, edits): (Vec<usize>, Vec<(Edit, Basis)>) = accepted.into_iter().unzip();
-        let results = match copy.decide(edits).await {
+        let results = match copy.decide_unpurged(edits, asked.as_ref().map(|asked| asked.upto)).await {
             Ok(results) => results,
             Err(error) => {
                 decisions.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
@@ -82,14 +89,40 @@ impl Database {
             }
         };
         assert_eq!(results.len(), places.len(), "one result per edit");
-        let mut changed = Vec::new();
+        let (mut changed, mut purged) = (Vec::new(), Vec::new());
         for (at, result) in places.into_iter().zip(results) {
             match (result, kept.remove(&at)) {
                 (Err(EditError::BasisChanged), Some(edit)) if again => changed.push((at, edit)),
+                (Err(EditError::Purged), Some(edit)) if again => purged.push((at, edit)),
                 (result, _) => drop(decisions.insert(at, result.map_err(WriteError::from))),
             }
         }
+        if let (Some(asked), false) = (asked, purged.is_empty()) {
+            match asked.still_waits(copy).await? {
+                true => changed.append(&mut purged),
+                false => decisions.extend(purged.into_iter().map(|(at, _)| (at, Err(EditError::Purged.into())))),
+            }
+            changed.sort_by_key(|(at, _)| *at);
+        }
         Ok(changed)
+    }
+}
+
+/// Whom edits come from that may be late, and up to which of the copy's purges that node was asked about them.
+struct Asked<'a> {
+    by: &'a awaited::Caller,
+    upto: u64,
+}
+
+impl Asked<'_> {
+    async fn still_waits(&mut self, copy: &ShardCopy) -> Result<bool, ShardError> {
+        // Before the question: what is purged after it is not covered by the answer.
+        (self.upto, _) = copy.purged_and_collected().await?;
+        let waits = self.by.waits().await;
+        if !waits {
+            sometimes("write: an edit whose revision was purged came after its caller had given it up");
+        }
+        Ok(waits)
     }
 }
 
@@ -101,6 +134,7 @@ impl From<EditError> for WriteError {
             EditError::MissingStub { id, name } => WriteError::MissingStub { id, name },
             EditError::UploadGone { name } => WriteError::UploadGone { name },
             EditError::NoRoom => StorageError::NoRoom.into(),
+            EditError::Purged => ShardError::NotExecuted("nobody waits for the edit any more".to_owned()).into(),
         }
     }
 }
@@ -144,5 +178,5 @@ fn own_revision(edit: &Edit) -> Option<crate::document::revision::Revision> {
     let attachments = edit.attachments.iter().map(digest).collect::<Option<Vec<_>>>()?;
     let digests: Vec<AttachmentDigest<'_>> =
         attachments.iter().map(|(name, content_type, md5)| AttachmentDigest { name, content_type, md5 }).collect();
-    Some(revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests))
+    Some(edit.body.revision(edit.deleted, parent.as_ref(), &digests))
 }

@@ -1,15 +1,15 @@
-//! What may change of a database while it lives: its security object and limits, the same on all nodes.
+//! Settings of a database that can change: its security object and limits, the same on all nodes.
 //!
-//! Every node keeps the whole record. A part that changes gets a stamp above the one it had; of two the higher counts,
-//! wherever they meet. A change is made when a majority of the nodes that hold copies could be asked, and it is
-//! answered when a majority has it. Where fewer are known to have it then, its outcome is unknown: it is not taken
+//! Every node keeps the whole record. A changed setting gets a stamp above the one it had; of two stamps the higher
+//! counts, wherever they meet. A change begins when a majority of the nodes that hold replicas could be asked, and is
+//! answered when a majority has it. If fewer are known to have it by then, its outcome is unknown: it is not taken
 //! back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::{CatalogueCall, DatabaseMap};
+use crate::coordinator::replica::node_calls::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::error::SettingError;
 use crate::coordinator::topology::peers::{CallError, Urgency};
 use crate::coordinator::topology::quorum::{Tally, majority};

@@ -1,10 +1,10 @@
-//! Edits on their way to all copies of their range: to the primary first, then to the others.
+//! Replication of edits to all replicas of their range: to the primary first, then to the others.
 //!
-//! The primary is the first copy in the order of [`Database::primaries`] that answers. Once a primary was sent an edit
-//! and did not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves
-//! nothing. One whose copy is damaged where the documents are did nothing: the next one decides in its stead, each
-//! time. What was decided goes to the other copies in tasks of their own, which end regardless of who waits for them; a
-//! copy that misses it gets it from a sync.
+//! The primary is the first replica in the order of [`Database::primaries`] that answers. Once a primary was sent an
+//! edit and did not answer, the outcome is unknown: the next one may store the edit all the same, but a conflict from
+//! it proves nothing. A primary whose store is damaged where the documents are did nothing: the next one decides
+//! instead. Decided edits go to the other replicas in tasks of their own, which end whether or not the client still
+//! waits; a replica that misses an edit gets it from a sync.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Database {
         if layout.is_alone(range) && !self.context.is_in_maintenance() {
             let copy = self.own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
             let copy = copy.by_map(layout.placed.version);
-            let decisions = self.decide_own(&copy.shard, edits, &options.caller).await;
+            let decisions = self.decide_own(&copy.shard, edits, &options.caller, None).await;
             let written = held_by_primary(layout, range, options.w);
             let held = held_by(layout, range, vec![Mark::of(copy.replica_position())]);
             let done = |decision: Decision| {
@@ -183,7 +183,7 @@ impl Database {
             }
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
-        let decisions = self.decide_own(&own.shard, edits, &options.caller).await;
+        let decisions = self.decide_own(&own.shard, edits, &options.caller, None).await;
         let at = Some(Mark::of(own.replica_position()));
         if !in_doubt {
             return Ok((decisions, at));

@@ -1,10 +1,10 @@
-//! Validation of edits before they are decided: checks of design documents, `validate_doc_update` of all of them.
+//! Validation of edits before they are decided: checks of design documents, and all `validate_doc_update` functions.
 //!
 //! As CouchDB 3.5 was measured (`conformance/cases/views`): an outdated edit is a conflict before any function runs;
-//! design documents are checked and not validated; local documents are neither (they do not come here). What was
-//! validated stays true until the edit is stored: the parent that a client names cannot change, only cease to be a
-//! leaf, which is a conflict; a document that begins anew is compared with nothing; the ancestor of a revision made
-//! elsewhere goes along as [`Basis`], and the primary refuses the edit when it found another.
+//! design documents are checked and not validated; local documents are neither (they do not come here). The result of a
+//! validation holds until the edit is stored: the parent that a client names cannot change, only cease to be a leaf,
+//! which is a conflict; a document that begins anew is compared with nothing; the ancestor of a revision made elsewhere
+//! goes along as [`Basis`], and the primary refuses the edit if it finds another one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

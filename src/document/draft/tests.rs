@@ -120,3 +120,25 @@ fn prepared_bodies_are_the_same_from_members_and_from_text() {
     assert_eq!(PreparedBody::from_text(prepared.text.clone()), Ok(prepared));
     assert_eq!(PreparedBody::from_text(Bytes::from_static(b"[]")), Err(JsonError));
 }
+
+#[test]
+fn a_large_body_has_the_revision_of_its_term_without_keeping_that() {
+    let long = "x".repeat(limits::TERM_OF_TEXT_BYTES);
+    for (rest, is_of_text) in
+        [("1", true), ("-0", true), ("[1.5]", false), ("{\"a\":-0.0}", false), ("[1e2,\"\\\"\"]", false)]
+    {
+        let text = format!("{{\"long\":\"{long}\",\"rest\":{rest}}}");
+        let Value::Object(object) = json::parse(text.as_bytes()).unwrap() else { panic!("an object") };
+        let (body, term) = (PreparedBody::new(&object), revision::encode_body(&object));
+        assert_eq!(body.term == Term::OfText, is_of_text, "{rest}");
+        assert_eq!(body.sent_term().is_none(), is_of_text);
+        let parent = Revision::parse("1-abc").unwrap();
+        for parent in [None, Some(&parent)] {
+            assert_eq!(body.revision(false, parent, &[]), revision::compute(false, parent, &term, &[]), "{rest}");
+        }
+        let sent = PreparedBody::from_text_and_term(body.text.clone(), body.sent_term()).unwrap();
+        assert_eq!(sent.revision(true, None, &[]), body.revision(true, None, &[]));
+    }
+    let cut = format!("{{\"long\":\"{long}\",\"rest\":}}");
+    assert!(PreparedBody::from_text(cut.into()).is_err());
+}

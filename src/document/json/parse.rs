@@ -42,6 +42,13 @@ pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
     parser.end().map(|()| value)
 }
 
+/// Whether [`parse`] reads a text; nothing is made of it.
+pub fn check(text: &[u8]) -> Result<(), JsonError> {
+    let mut parser = Parser { makes: false, ..Parser::of(text)? };
+    parser.document()?;
+    parser.end()
+}
+
 /// An array or object that is not closed yet.
 enum Open {
     Array(Vec<Value>),
@@ -55,13 +62,15 @@ pub(super) struct Parser<'a> {
     at: usize,
     /// Levels of arrays and objects around the value that is read.
     around: usize,
+    /// Whether values are made of what is read; else strings are empty, and so are arrays and objects.
+    makes: bool,
 }
 
 impl<'a> Parser<'a> {
     /// At the start of a text.
     pub(super) fn of(text: &'a [u8]) -> Result<Parser<'a>, JsonError> {
         let text = std::str::from_utf8(text).map_err(|_| JsonError)?;
-        Ok(Parser { text, bytes: text.as_bytes(), at: 0, around: 0 })
+        Ok(Parser { text, bytes: text.as_bytes(), at: 0, around: 0, makes: true })
     }
 
     /// Where it is in the text, behind white space.
@@ -118,6 +127,7 @@ impl<'a> Parser<'a> {
                 let Some(holder) = open.last_mut() else { return Ok(value) };
                 let token = self.next_token()?;
                 match holder {
+                    _ if !self.makes => {}
                     Open::Array(elements) => elements.push(value),
                     Open::Object(members, name) => members.push((std::mem::take(name), value)),
                 }
@@ -195,10 +205,13 @@ impl<'a> Parser<'a> {
         let run = self.run()?;
         if self.bytes[self.at] == b'"' {
             self.at += 1;
-            return Ok(run.to_owned());
+            return Ok(if self.makes { run.to_owned() } else { String::new() });
         }
-        let mut out = String::with_capacity(run.len() + 16);
-        out.push_str(run);
+        let mut out = String::new();
+        if self.makes {
+            out.reserve(run.len() + 16);
+            out.push_str(run);
+        }
         loop {
             match self.bytes[self.at] {
                 b'"' => {
@@ -207,11 +220,17 @@ impl<'a> Parser<'a> {
                 }
                 b'\\' => {
                     self.at += 1;
-                    out.push(self.escape()?);
+                    let escaped = self.escape()?;
+                    if self.makes {
+                        out.push(escaped);
+                    }
                 }
                 _ => return Err(JsonError),
             }
-            out.push_str(self.run()?);
+            let run = self.run()?;
+            if self.makes {
+                out.push_str(run);
+            }
         }
     }
 

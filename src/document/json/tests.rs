@@ -219,3 +219,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_text_that_is_only_checked_is_taken_or_refused_as_one_that_is_read() {
+    let texts = [
+        "{}",
+        "[]",
+        " [1, 2.5e3,\"a\\u00e9\\n\",null,true,{\"a\":[{}]}] ",
+        "\"\\ud83d\\ude00\"",
+        "{\"a\":1,\"a\":2}",
+        "1e999",
+        "",
+        "[1,]",
+        "{\"a\" 1}",
+        "\"\\ud83d\"",
+        "\"a",
+        "{\"a\":}",
+        "[1]x",
+        "nul",
+        "-",
+        "01",
+        "\"\u{1}\"",
+        "[[[[]]]",
+        "{\"a\":\"b\\q\"}",
+    ];
+    for text in texts {
+        assert_eq!(check(text.as_bytes()).is_ok(), parse(text.as_bytes()).is_ok(), "{text}");
+    }
+    assert!(check(b"\"\xff\"").is_err());
+}

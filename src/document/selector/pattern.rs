@@ -39,7 +39,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether some part of the text matches; `None` when the search was given up after [`REGEX_STEPS`].
+    /// Whether some part of the text matches; `None` when the search was abandoned after [`REGEX_STEPS`].
     pub fn search(&self, text: &str) -> Option<bool> {
         self.program.is_match(as_characters(text).as_ref()).ok()
     }

@@ -1,4 +1,4 @@
-//! What an `Accept` or `Accept-Encoding` header admits. Pure.
+//! Evaluation of `Accept` and `Accept-Encoding` headers. Pure.
 
 /// Whether `Accept` admits the media type `kind/sub`; without the header everything is admitted.
 pub fn admits(accept: Option<&str>, media_type: &str) -> bool {

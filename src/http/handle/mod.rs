@@ -1,5 +1,5 @@
-//! One handler per endpoint, chosen by one flat match. Handlers read the request, call one layer down, print the
-//! answer.
+//! Handlers: one per endpoint, chosen by one flat match. A handler reads the request, calls the layer below and prints
+//! the answer. Each folder holds the endpoints of one kind of resource.
 
 use super::policy::{self, Content};
 use super::request::Verb;
@@ -7,63 +7,27 @@ use super::route::{Endpoint, InDatabase, behind_encoded_design, methods, route};
 use super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::{self, Class, Door};
 use crate::limits;
-use rewrite::Rewritten;
+use changes::db_updates;
+use cluster::{reshard, setup, snapshot};
+use database::{purge, security};
+use document::{attachment, bulk, local};
+use function::{list, rewrite, rewrite::Rewritten};
+use query::{all_docs, find, mango_index, partition, view};
+use replication::{replicate, scheduler};
+use server::{node, not_yet, session, utils};
 
 pub(super) mod accept;
-pub mod all_docs;
-pub mod attachment;
-mod before;
-pub mod bulk;
-mod bulk_get;
-pub mod changes;
-mod changes_query;
-mod changes_selector;
-mod cluster;
-pub mod cluster_setup;
+mod changes;
+pub mod cluster;
 mod database;
-mod db_updates;
-mod dbs;
-pub mod document;
-mod feed;
-mod find;
-mod find_text;
-mod form;
+mod document;
 mod function;
-mod function_request;
-mod list;
-pub mod local;
-mod mango_index;
-mod node;
-mod nodes;
-mod not_yet;
-mod open_revs;
-mod partition;
-pub mod purge;
-mod range;
-mod read;
-mod read_options;
-mod related;
-mod replicate;
-pub mod replication;
-mod replicator_docs;
-mod reshard;
-mod rewrite;
-mod rewrite_rules;
+mod query;
+mod replication;
 mod rules;
-mod scheduler;
 mod search;
-mod security;
 mod server;
-mod session;
-mod setup_peer;
-mod shown;
-mod snapshot;
 pub(super) mod token;
-mod users;
-mod view;
-mod view_query;
-mod write;
-mod write_options;
 
 /// Checks that come before any handler: the outermost door, rights on the server, the method.
 pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Result<()> {
@@ -167,7 +131,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::Membership => Ok(server::membership(ctx)),
         Endpoint::Session => session::handle(ctx, request).await,
         Endpoint::Favicon => Ok(server::favicon(ctx)),
-        Endpoint::Utils(below) => server::utils(ctx, &request, below.as_deref()),
+        Endpoint::Utils(below) => utils::utils(ctx, &request, below.as_deref()).await,
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
         Endpoint::ReloadQueryServers => server::reload_query_servers(&request),
         Endpoint::Beyond(endpoint) => Box::pin(answer(ctx, *endpoint, request)).await,
@@ -175,7 +139,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::SearchAnalyze => search::analyze(ctx, request).await,
         Endpoint::NouveauAnalyze => Err(Problem::missing()),
         Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
-        Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
+        Endpoint::ClusterSetup => setup::handle(ctx, request).await,
         Endpoint::Cluster(rest) => cluster::handle(ctx, request, &rest).await,
         Endpoint::Replicate => replicate::replicate(ctx, request).await,
         Endpoint::Scheduler(rest) => scheduler::scheduler(ctx, &request, &rest).await,

@@ -1,8 +1,8 @@
-//! Tokens of writes in requests and answers: a read that brings the token of a write shows at least that.
+//! Write tokens in requests and answers: a read that carries the token of a write shows at least that write.
 //!
-//! Answers to writes carry it in a header. Requests bring it in the same header or in their query (`at_least`), several
-//! of them separated by commas; with `[cluster] session_reads` those of a session cookie's client have it in a cookie
-//! of its own. A request that writes has no use for one: it is checked by the revision that it names.
+//! Answers to writes carry a token in a header. Requests carry it in the same header or in their query (`at_least`),
+//! several of them separated by commas; with `[cluster] session_reads` clients with a session cookie have it in a
+//! cookie of its own. A write ignores it, because the revision that it names is checked.
 
 use std::sync::Arc;
 

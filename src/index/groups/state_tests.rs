@@ -1,4 +1,4 @@
-//! Readings of several steps while rows change: each answer is of one state of the rows.
+//! Reductions of several steps while rows change: each answer is of one state of the rows.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Bookmarks: the last row of a page, opaque to clients. The next page begins behind that place whatever was written
-//! meanwhile.
+//! Bookmarks: the position of the last row of a page, opaque to clients. The next page begins behind that position,
+//! whatever was written meanwhile.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! What `_explain` tells of a query (`conformance/cases/queries`).
+//! The answer of `_explain` (`conformance/cases/queries`).
 
 use std::collections::BTreeSet;
 

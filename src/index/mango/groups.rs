@@ -60,7 +60,7 @@ struct Group {
     figures: Vec<Figure>,
 }
 
-/// The groups of the documents taken in so far.
+/// The groups of the documents added so far.
 pub struct Groups {
     by: GroupBy,
     collator: Collator,

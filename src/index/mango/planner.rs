@@ -1,4 +1,4 @@
-//! Which index answers a query (`conformance/cases/queries`), and what is worth a warning.
+//! Planner: the choice of the index that answers a query, and the warnings of a query (`conformance/cases/queries`).
 
 use std::collections::BTreeSet;
 

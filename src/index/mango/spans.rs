@@ -1,4 +1,4 @@
-//! Which rows of an index a query reads.
+//! Ranges of an index that a query reads.
 
 use std::cmp::Ordering;
 

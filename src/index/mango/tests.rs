@@ -1,11 +1,12 @@
-//! Requests, planner, bookmarks and groups: the fixed order of errors, the choice of an index, pages that go on; and
-//! that every usable index gives what a scan of all documents gives.
+//! Requests, planner, bookmarks and groups: the fixed order of errors, the choice of an index, pages that continue each
+//! other; and that every usable index gives the same result as a scan of all documents.
 
 use proptest::prelude::*;
 
 use super::bookmark::Bookmark;
 use super::catalogue::{FieldIndex, object};
 use super::covered::CoveredRow;
+use super::explain::{Asked, explain};
 use super::groups::{GroupBy, Groups};
 use super::mapper::Fields;
 use super::planner::{Partitioning, is_covering, is_usable, plan, warning};
@@ -44,6 +45,25 @@ fn errors_come_in_their_order() {
     let unreadable = request(r#"{"bookmark":"nil","selector":{}}"#).unwrap();
     assert_eq!(unreadable.after().unwrap_err().name, "invalid_bookmark");
     assert_eq!(name(r#"{"sort":["a",{"b":"desc"}],"selector":{}}"#), "unsupported_mixed_sort");
+}
+
+#[test]
+fn the_explanation_of_a_query_is_that_of_the_snapshot() {
+    let asked = Asked { database: "db", partitioned: false, partition: None, with_range: true };
+    let indexes = [index("i2", &["a", "b"]), index("i1", &["a"]), index("i3", &["c"])];
+    let mut text = String::new();
+    for query in [
+        r#"{"selector":{"a":1,"b":{"$gt":2}},"fields":["a","b"],"limit":5,"skip":1,"sort":["a","b"]}"#,
+        r#"{"selector":{"$or":[{"a":1},{"b":2}]}}"#,
+    ] {
+        let request = request(query).unwrap();
+        let partitioning = Partitioning { database: false, query: false };
+        let choice = Ok(plan(&request, &indexes, partitioning).unwrap().index);
+        let answer = explain(&request, &choice, &indexes, asked, &Collator::new());
+        let answer: serde_json::Value = serde_json::from_slice(&answer.to_vec()).unwrap();
+        text.push_str(&format!("{query}\n{}\n", serde_json::to_string_pretty(&answer).unwrap()));
+    }
+    insta::assert_snapshot!(text);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a design document says about one full-text index. Pure.
+//! Definition of one full-text index, read from a design document. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What says which fields a document has.
+//! The functions that say which fields of a document a full-text index has.
 
 use settee_search::document::{Field, Indexed, Options, Value as FieldValue};
 

@@ -1,13 +1,13 @@
-//! Full-text indexes: segments of `settee_search` beside the documents of a shard copy.
+//! Full-text indexes: segments of `settee_search` beside the documents of a replica.
 //!
-//! A [`SearchIndex`] is one index on one shard copy. `build.rs` follows the shard's sequence as builds of views do:
-//! each batch of documents makes a segment, and segment, the numbers of its documents, what of older segments counts no
-//! more and the position are one commit (`write.rs`). A document's number is the sequence of its last change as it was
-//! indexed. Small segments are merged by the build (`merge.rs`). Segments are kept in pieces (`pieces.rs`), of which
-//! those that searches need are in memory (`open.rs`).
+//! A [`SearchIndex`] is one index of one replica. `build.rs` follows the shard's sequence as builds of views do. Each
+//! batch of documents makes a segment; the segment, the numbers of its documents, the deletions in older segments and
+//! the position are one commit (`write.rs`). A document's number is the sequence of its last change when it was
+//! indexed. The build merges small segments (`merge.rs`). Segments are stored in pieces (`pieces.rs`), and the pieces
+//! that searches need are cached in memory (`open.rs`).
 //!
-//! Records lie where those of views do, so that the same rooms remove them: `Indexes::clean_up`, and the shard copy
-//! when it goes. The lock of the writer and what is known of removals are those of views, too.
+//! The keys of full-text indexes lie beside those of views, so that the same code removes both: `Indexes::clean_up`,
+//! and the removal of the replica. Full-text indexes also share the writer's lock and the state of removals with views.
 
 mod build;
 mod definition;

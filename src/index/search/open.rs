@@ -1,4 +1,4 @@
-//! Open indexes: segments in memory as far as searches needed them, within what a node keeps of all indexes.
+//! Open indexes: the pieces of segments that searches needed, cached within the budget of the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The bytes of a segment, kept in pieces in the ordered store and in memory as far as they were read.
+//! The bytes of a segment, stored in pieces in the ordered store and cached in memory as far as they were read.
 //!
-//! The engine reads within a job that cannot wait for the store. What is not in memory it is refused, and that is
-//! noted; the caller of the job then reads that and runs it again ([`super::open`]). Each time a segment lacks a piece,
-//! more are read behind it, so that a job is run again a few times whatever it reads.
+//! The engine reads within a job that cannot wait for the store. If a piece is not in memory, the job fails and the
+//! piece is noted; the caller reads the piece and runs the job again ([`super::open`]). Each time a segment lacks a
+//! piece, more pieces behind it are read, so that a job runs only a few times whatever it reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The records of a full-text index: what stands in the values of the keys of `keys.rs`.
+//! Records of a full-text index: the values of the keys of `keys.rs`.
 
 use crate::index::Signature;
 use crate::index::keys::{self, Part};

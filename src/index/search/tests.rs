@@ -1,4 +1,5 @@
-//! Builds over a real store: segments follow their documents, restarts go on, removals remove.
+//! Builds over a real store: segments follow their documents, builds resume after a restart, removals remove
+//! everything.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The commit of a batch of a build: a segment, the numbers of its documents, what of older segments counts no more,
-//! and the position, at once.
+//! Commit of a batch of a build: a segment, the numbers of its documents, the deletions in older segments, and the
+//! position, in one transaction.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,4 +1,4 @@
-//! Stored sums: whatever changes and however often the node starts, they are those of the rows.
+//! Stored sums equal those of the rows after any changes and any number of restarts.
 
 use super::*;
 use crate::index::keys::{self, Part};

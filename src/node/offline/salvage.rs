@@ -1,9 +1,9 @@
-//! `settee salvage`: what is whole of a damaged data directory, taken over into a new one.
+//! `settee salvage`: copies what is readable of a damaged data directory into a new one.
 //!
-//! The damaged directory is opened as a node would open it, on a disk on which nothing changes, and with what is
-//! missing or damaged left out. Each database goes over as a stream, as with `dump` and `load`: documents with their
-//! histories, conflicts and attachments, local documents, purges, the security object. What is lost is told, with the
-//! documents that it concerns where their names can be read. Sequences begin anew, and views are built anew.
+//! The damaged directory is opened as a node would open it, on a scratch disk, and without what is missing or damaged.
+//! Each database is copied as a stream, as with `dump` and `load`: documents with their histories, conflicts and
+//! attachments, local documents, purges, the security object. Losses are reported, with the documents that they concern
+//! where their names can be read. Sequences begin anew, and views are built again.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Plain maps beside the engine: the same rows, or none.
+//! Simple maps beside the engine: the same rows, or none.
 
 use std::cell::Cell;
 use std::time::Duration;

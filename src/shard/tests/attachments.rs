@@ -1,4 +1,4 @@
-//! Attachments of edits: stubs, revpos, what is stored once, what goes (`conformance/cases/documents`).
+//! Attachments of edits: stubs, `revpos`, deduplication, removal (`conformance/cases/documents`).
 
 use super::*;
 use crate::document::render::Attachment;

@@ -1,7 +1,7 @@
-//! A model of copies that write, compare, stop, are restored from a backup, lose their disks and collect, over the
-//! rules of `collection_horizon.rs`: what was collected does not come back, nothing that is live is lost, and no copy
-//! collects what it had not for long enough. A revision is lost where it is known no more, or only below a tombstone
-//! that nobody asked for.
+//! A model of replicas that write, compare, stop, are restored from a backup, lose their disks and collect, over the
+//! rules of `collection_horizon.rs`: no collected tombstone comes back, no live document is lost, and no replica
+//! collects a tombstone that it has not had for long enough. A revision counts as lost if no replica knows it any more,
+//! or only below a tombstone that no client wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Who may write what, and what a write leaves (`conformance/cases/documents`).
+//! Rules of edits, and the state that an edit leaves (`conformance/cases/documents`).
 
 use super::*;
 use crate::shard::{Basis, LocalDocument, LocalRegister, PurgeInfo, Stamp, allocate, drop_shard, resume_drops};

@@ -1,4 +1,4 @@
-//! Shards that go.
+//! Removal of shards.
 
 use super::*;
 use crate::limits;

@@ -1,4 +1,4 @@
-//! A copy is split while it is written to.
+//! A replica is split while clients write to it.
 
 use std::sync::Arc;
 

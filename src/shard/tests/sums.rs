@@ -1,4 +1,4 @@
-//! Summaries: equal to recomputation after any history, alike on copies that hold the same, made for old shards.
+//! Summaries: equal to recomputation after any history, equal on replicas that hold the same, built for old shards.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! What a copy collects, and what it keeps of that.
+//! What a replica collects, and what it keeps of the collected tombstones.
 
 use super::super::{Basis, Horizon, Proposal, Round, Tombstone, WrittenDown, check};
 use super::*;

@@ -15,6 +15,7 @@
 
 use std::ops::Range;
 
+use crate::limits;
 use crate::storage::kv::Batch;
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
@@ -98,29 +99,67 @@ pub(super) struct Frame {
     pub next: usize,
 }
 
-/// Encodes a batch as the frame of `position` in the segment of `salt`.
-pub(super) fn encode(salt: u64, position: u64, batch: &Batch) -> Vec<u8> {
+/// A part of a frame. Large values are not copied into it.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    Made(Vec<u8>),
+    Value(&'a [u8]),
+}
+
+impl Piece<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Made(bytes) => bytes,
+            Piece::Value(bytes) => bytes,
+        }
+    }
+}
+
+/// Encodes a batch as the frame of `position` in the segment of `salt`: one piece, but for batches with large values,
+/// which are pieces of their own.
+pub(super) fn encode(salt: u64, position: u64, batch: &Batch) -> Vec<Piece<'_>> {
+    let large = |value: &[u8]| value.len() >= limits::JOURNAL_LARGE_VALUE_BYTES;
+    let apart: usize = batch.writes().values().flatten().filter(|value| large(value)).map(Vec::len).sum();
     let mut out = vec![0; FRAME_HEAD_BYTES];
-    out.reserve(batch.bytes() + 16 * batch.writes().len());
+    out.reserve(batch.bytes() - apart + 16 * batch.writes().len());
     put_varint(&mut out, batch.writes().len() as u64);
+    let mut pieces = Vec::new();
     for (key, value) in batch.writes() {
         put_bytes(&mut out, key);
         out.push(u8::from(value.is_some()));
-        if let Some(value) = value {
-            put_bytes(&mut out, value);
+        match value {
+            Some(value) if large(value) => {
+                put_varint(&mut out, value.len() as u64);
+                pieces.push(Piece::Made(std::mem::take(&mut out)));
+                pieces.push(Piece::Value(value));
+            }
+            Some(value) => put_bytes(&mut out, value),
+            None => {}
         }
     }
-    let length = out.len() - FRAME_HEAD_BYTES;
-    // Invariant: the committer's groups are bounded far below 4 GB.
-    let length = u32::try_from(length).expect("a group fits a frame");
-    out[..4].copy_from_slice(FRAME_MAGIC);
-    out[4..8].copy_from_slice(&length.to_le_bytes());
-    out[12..16].copy_from_slice(&(salt as u32).to_le_bytes());
-    out[16..24].copy_from_slice(&position.to_le_bytes());
-    let crc = checksum(salt, &out[12..]);
-    out[8..12].copy_from_slice(&crc.to_le_bytes());
-    out.resize(out.len().next_multiple_of(ALIGN), 0);
-    out
+    pieces.push(Piece::Made(out));
+    let end: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+    if let Some(Piece::Made(head)) = pieces.first_mut() {
+        // Invariant: the committer's groups are bounded far below 4 GB.
+        let length = u32::try_from(end - FRAME_HEAD_BYTES).expect("a group fits a frame");
+        head[..4].copy_from_slice(FRAME_MAGIC);
+        head[4..8].copy_from_slice(&length.to_le_bytes());
+        head[12..16].copy_from_slice(&(salt as u32).to_le_bytes());
+        head[16..24].copy_from_slice(&position.to_le_bytes());
+    }
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&salt.to_le_bytes());
+    for (nth, piece) in pieces.iter().enumerate() {
+        crc.update(&piece.bytes()[if nth == 0 { 12 } else { 0 }..]);
+    }
+    let crc = crc.finalize();
+    if let Some(Piece::Made(head)) = pieces.first_mut() {
+        head[8..12].copy_from_slice(&crc.to_le_bytes());
+    }
+    if let Some(Piece::Made(tail)) = pieces.last_mut() {
+        tail.resize(tail.len() + end.next_multiple_of(ALIGN) - end, 0);
+    }
+    pieces
 }
 
 /// What stands behind the frame of `position` while it is the last one of the segment of `salt`; behind the header
@@ -226,33 +265,41 @@ mod tests {
 
     const SALT: u64 = 0x1234_5678_9abc_def0;
 
+    fn whole(position: u64, batch: &Batch) -> Vec<u8> {
+        encode(SALT, position, batch).iter().flat_map(|piece| piece.bytes().to_vec()).collect()
+    }
+
     #[test]
     fn headers_and_frames_come_back_as_they_went() {
         let header = Header { number: 3, previous: 7, first: 9, salt: SALT };
         assert_eq!(Header::decode(&header.encode()), Head::Whole(header));
-        let frame = encode(SALT, 9, &batch(b"value"));
-        assert_eq!(frame.len() % ALIGN, 0);
-        let found = frame_at(&frame, SALT, 0).unwrap();
-        assert_eq!((found.position, found.next), (9, frame.len()));
-        assert_eq!(decode(&frame[found.payload]), Ok(batch(b"value")));
+        let large = vec![b'x'; limits::JOURNAL_LARGE_VALUE_BYTES];
+        for (value, pieces) in [(b"value".as_slice(), 1), (large.as_slice(), 3)] {
+            assert_eq!(encode(SALT, 9, &batch(value)).len(), pieces);
+            let frame = whole(9, &batch(value));
+            assert_eq!(frame.len() % ALIGN, 0);
+            let found = frame_at(&frame, SALT, 0).unwrap();
+            assert_eq!((found.position, found.next), (9, frame.len()));
+            assert_eq!(decode(&frame[found.payload]), Ok(batch(value)));
+        }
     }
 
     #[test]
     fn a_header_is_whole_or_blank_or_damage() {
-        let whole = Header { number: 3, previous: 7, first: 9, salt: SALT }.encode();
+        let head = Header { number: 3, previous: 7, first: 9, salt: SALT }.encode();
         assert_eq!(Header::decode(&[]), Head::Blank);
         assert_eq!(Header::decode(&[0; 100]), Head::Blank);
-        for bit in 0..whole.len() * 8 {
-            let mut flipped = whole;
+        for bit in 0..head.len() * 8 {
+            let mut flipped = head;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(matches!(Header::decode(&flipped), Head::Damaged | Head::Newer(_)), "bit {bit}");
         }
-        assert_eq!(Header::decode(&whole[..20]), Head::Damaged);
+        assert_eq!(Header::decode(&head[..20]), Head::Damaged);
     }
 
     #[test]
     fn no_flipped_bit_and_no_cut_passes_for_a_frame() {
-        let frame = encode(SALT, 9, &batch(b"some value"));
+        let frame = whole(9, &batch(b"some value"));
         let end = frame_at(&frame, SALT, 0).unwrap().payload.end;
         for bit in 0..end * 8 {
             let mut torn = frame.clone();
@@ -264,9 +311,9 @@ mod tests {
 
     #[test]
     fn a_good_frame_behind_a_bad_one_is_found_and_a_stale_one_is_not() {
-        let mut segment = encode(SALT, 4, &batch(b"a"));
+        let mut segment = whole(4, &batch(b"a"));
         let second = segment.len();
-        segment.extend(encode(SALT, 5, &batch(b"b")));
+        segment.extend(whole(5, &batch(b"b")));
         segment[20] ^= 1;
         assert_eq!(later_frame(&segment, SALT, 0, 4).map(|f| f.position), Some(5));
         assert_eq!(later_frame(&segment, SALT, 0, 5), None);

@@ -1,14 +1,14 @@
 //! The number of the last journal segment that was begun, kept outside the journal's directory.
 //!
-//! A journal whose last segments were removed, or all of them, looks like one that ended earlier. The record tells
-//! them apart: a segment with at least its number is there at every moment after it was written.
+//! A journal whose last segments were removed, or all of them, looks like one that ended earlier. This record tells
+//! them apart: after it was written, a segment with at least its number exists at every moment.
 //!
 //! ```text
 //!   "settee-e" | crc u32 | zeros 4 | number u64      twice: at byte 0 for even numbers, at 4,096 for odd ones
 //! ```
 //!
-//! It is written after the segment's header is durable, and before anything is acknowledged that the segment holds. A
-//! crash can tear one of the two places only, and the other one has the number before.
+//! It is written after the segment's header is durable, and before anything in the segment is acknowledged. A crash can
+//! tear one of the two places only, and the other one holds the number before.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What recovery could not read of a journal or of the store files: for tools that take over what is whole.
+//! Parts of a journal or of the store files that recovery could not read, for tools that copy the rest.
 
 use super::frame::{self, FRAME_HEAD_BYTES};
 

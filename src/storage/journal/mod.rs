@@ -1,13 +1,15 @@
-//! The node's journal: every group of writes, in order, one sync per group; the truth until the store files have it.
+//! The node's journal: every group of writes, in order, one sync per group; authoritative until the store files have
+//! it.
 //!
-//! Assumes one writer and never two unsynced groups. Promises: what [`Journal::append`] answered survives any crash; at
-//! a restart a torn last group is cut and told in the log, since damage may look like it, and anything else that is not
-//! whole (a bad frame before a good one, a gap between segments, a missing segment) is reported as damage and nothing
-//! is served. Segments whose positions all store
-//! files hold durably are used again, because overwriting written blocks syncs in half the time of growing a file.
-//! It does not retry: after an error of a write or a sync it takes nothing more, from commits or from flushes. Only
-//! that no more files can be open is no such end: it is met before anything of a new segment is written, and leaves
-//! the journal as it was ([`Journal::rotate`]).
+//! Assumes one writer and never two unsynced groups. Promises: what [`Journal::append`] answered survives any crash. At
+//! a restart a torn last group is cut and logged, because damage may look like it. Any other defect (a bad frame before
+//! a good one, a gap between segments, a missing segment) is reported as damage, and nothing is served. Segments whose
+//! positions all store files hold durably are reused, because overwriting written blocks syncs in half the time of
+//! growing a file.
+//!
+//! The journal does not retry: after an error of a write or a sync it accepts nothing more, from commits or from
+//! flushes. The lack of file descriptors is an exception: it shows before anything of a new segment is written, and
+//! leaves the journal as it was ([`Journal::rotate`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ mod lost;
 mod notes;
 mod recovery;
 
-use frame::{HEADER_BYTES, Header};
+use frame::{HEADER_BYTES, Header, Piece};
 pub(super) use last::LastSegment;
 pub use lost::Lost;
 pub(super) use notes::{Notes, read as read_notes};
@@ -147,9 +149,15 @@ impl Journal {
     fn write_group(&mut self, batch: &Batch) -> Result<Position, StorageError> {
         let position = self.next;
         let mut frame = frame::encode(self.salt, position, batch);
-        let bytes = frame.len() as u64;
-        frame.extend(frame::end_mark(self.salt, position));
-        self.file.write_at(self.at, &frame)?;
+        let bytes: u64 = frame.iter().map(|piece| piece.bytes().len() as u64).sum();
+        // Invariant: the last piece is made here, and the only one of most frames: they are one write.
+        let Some(Piece::Made(last)) = frame.last_mut() else { unreachable!("a frame without an end") };
+        last.extend(frame::end_mark(self.salt, position));
+        let mut at = self.at;
+        for piece in &frame {
+            self.file.write_at(at, piece.bytes())?;
+            at += piece.bytes().len() as u64;
+        }
         let begun = self.env.now();
         if !self.planted.has(Bug::SkipFsync) {
             self.file.sync()?;
@@ -168,7 +176,7 @@ impl Journal {
         Ok(position)
     }
 
-    /// Goes on in a fresh segment that begins with `notes`, and gives up the segments that they make superfluous.
+    /// Goes on in a fresh segment that begins with `notes`, and releases the segments that they make superfluous.
     ///
     /// # Errors
     /// [`StorageError::NoFiles`]: it goes on in the old one as before, and this may be tried again. After any other
@@ -249,7 +257,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether a segment could be given up once everything up to `settled` is durable elsewhere.
+    /// Whether a segment could be released once everything up to `settled` is durable elsewhere.
     pub(super) fn can_release(&self, settled: Position) -> bool {
         self.segments.len() > 1 && self.segments[0].last <= settled
     }

@@ -1,7 +1,7 @@
-//! What the journal notes about the store files at the start of each segment: how far they hold what was committed.
+//! Notes about the store files at the start of each journal segment: the position that each of them holds durably.
 //!
-//! So a restart knows without opening any file which groups it may leave out, and a missing segment is told from one
-//! that was given up.
+//! So a restart knows, without opening any file, which groups it may skip, and a missing segment is told from one that
+//! was released.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reading a journal after a restart: what is whole is handed on, a torn tail is cut, damage is reported.
+//! Recovery of a journal after a restart: complete groups are handed on, a torn tail is cut, damage is reported.
 
 use std::ops::Range;
 use std::path::Path;

@@ -231,7 +231,7 @@ fn a_document_that_looks_like_frames_does_not_keep_the_node_from_starting() {
     let (mut journal, _) = open(dir.path(), 0).unwrap();
     let forged = (0..8).flat_map(|shift| {
         let mut bytes = vec![0; shift];
-        bytes.extend(frame::encode(0, 1 << 60, &Batch::new()));
+        bytes.extend(frame::encode(0, 1 << 60, &Batch::new()).iter().flat_map(|piece| piece.bytes().to_vec()));
         bytes
     });
     let mut hostile = Batch::new();

@@ -1,4 +1,5 @@
-//! Too many open files: whatever fails for that reason, nothing is lost and nothing stops for good. A failed sync does.
+//! Too many open files: whatever fails for that reason, nothing is lost and writes continue. A failed sync stops
+//! writes.
 
 use std::collections::BTreeSet;
 use std::io;

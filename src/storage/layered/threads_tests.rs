@@ -1,4 +1,4 @@
-//! The layered store under threads that commit, flush, move shards and read: a model of their interleavings.
+//! The layered store under threads that commit, flush, move shards and read: a model of all interleavings.
 
 use shuttle::thread;
 

@@ -1,4 +1,4 @@
-//! A file that is mostly free gets smaller: what is left reads the same before, meanwhile, after, and after a kill.
+//! Shrinking of a file that is mostly free: its content reads the same before, during and after, and after a kill.
 
 use std::io;
 use std::path::Path;

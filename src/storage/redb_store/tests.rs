@@ -1,4 +1,4 @@
-//! Damage in a store's file: every answer is right or refused, and what is not touched by it is served.
+//! Damage in a store's file: every answer is right or refused, and undamaged records are served.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

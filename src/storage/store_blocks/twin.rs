@@ -1,13 +1,14 @@
-//! A sector that is kept twice: what a store file cannot do without, and what its blocks are checked against.
+//! A sector that is stored twice: for the data that a store file cannot do without, and that its blocks are checked
+//! against.
 //!
 //! ```text
 //!   content 500 bytes | times written u64 | crc u32       512 bytes; the crc covers the sector's number and the rest
 //! ```
 //!
-//! The copies lie in different pages and are written by two writes. One that is lost or goes elsewhere, or a bit that
-//! flips, takes one copy: of those that are good the one counts that was written more often, and the other one is
-//! written anew. Assumes that the disk writes a sector whole or not at all, so that power loss leaves of each copy the
-//! old one or the new one.
+//! The copies lie in different pages and are written by two writes. A lost or misplaced write, or a flipped bit,
+//! damages one copy: of the intact copies the one counts that was written more often, and the other one is written
+//! again. Assumes that the disk writes a sector whole or not at all, so that power loss leaves of each copy the old or
+//! the new state.
 
 use std::io;
 

@@ -3,7 +3,7 @@
 //! Unsynced writes survive a power loss per sector or up to a point, unsynced names may be lost, handles of an earlier
 //! life only give errors. Faults: EIO, a full disk, failed syncs, a power cut after N operations, slowness, bit rot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,12 @@ use super::trace::{hash_bytes, mix};
 
 mod inode;
 mod names;
+pub(crate) mod placed;
 
 use inode::Place;
 pub use names::CrashReport;
 use names::{FileRef, Image, Names, os};
+use placed::Placed;
 
 const EIO: i32 = 5;
 const EBADF: i32 = 9;
@@ -100,6 +102,8 @@ struct State {
     /// Time that the operations since [`SimDisk::take_debt`] would have taken.
     debt: Duration,
     locks: BTreeSet<PathBuf>,
+    /// Files of the operator, which the node only reads.
+    placed: BTreeMap<PathBuf, &'static [u8]>,
 }
 
 /// The disk of a machine, for the scenario: it survives the lives of the node.
@@ -158,6 +162,7 @@ impl SimDisk {
             sync_fuse: None,
             debt: Duration::ZERO,
             locks: BTreeSet::new(),
+            placed: placed::keys(),
         };
         let (on_power_cut, on_kill) = (Mutex::default(), Mutex::default());
         Arc::new(SimDisk { core, ip, state: Mutex::new(state), on_power_cut, on_kill })
@@ -479,6 +484,9 @@ impl Mount {
 
 impl Disk for Mount {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        if let (Some(content), OpenMode::Read) = (lock(&self.disk.state).placed.get(path), mode) {
+            return Ok(Arc::new(Placed(content)));
+        }
         let inode = self.act(Operation::Name, path, |state| match mode {
             OpenMode::Read | OpenMode::Write => state.names.file(path),
             OpenMode::Create => state.names.create(path, false),

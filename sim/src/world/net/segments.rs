@@ -202,7 +202,7 @@ impl State {
         }
     }
 
-    /// A connection is open on both sides: hand it to regardless of who listens.
+    /// A connection is open on both sides: hand it to the listener.
     fn knock(&mut self, id: ConnectionId, c: &mut Connection) {
         let node = c.ends[1].at.ip();
         let life = c.ends[1].life;

@@ -74,7 +74,7 @@ impl Model {
         }
     }
 
-    /// The members become others, where a majority of those who vote can agree on that.
+    /// The members become others, where a majority of the voters can agree on that.
     fn change(&mut self, nodes: &[usize]) {
         let now = self.latest().clone();
         let votes = self.nodes.iter().enumerate().filter(|(at, node)| {

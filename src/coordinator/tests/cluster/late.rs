@@ -3,10 +3,10 @@
 use super::moves::still;
 use super::*;
 use crate::coordinator::node::serve::CopyService;
+use crate::coordinator::replica::calls::{CopyCall, CopyOp, Decide};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{
-    BallotCall, CopyCall, CopyOp, DecideCall, EditText, Refusal, WireError, decode, encode,
-};
+use crate::coordinator::replica::message::{DecideCall, EditText, Refusal, WireError, decode, encode};
+use crate::coordinator::replica::node_calls::BallotCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::record::{MapRecord, Move};
@@ -101,7 +101,7 @@ pub(in crate::coordinator::tests) async fn ask_as(
 
 pub(in crate::coordinator::tests) fn decide(names: &[&str]) -> CopyOp {
     let edits = names.iter().map(|name| EditText::from(&edit(name))).collect();
-    CopyOp::Decide(Box::new(DecideCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), in_doubt: false }))
+    Decide(Box::new(DecideCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), in_doubt: false })).into()
 }
 
 type DecidedBy = Result<Vec<Result<AcceptedEdit, Refusal>>, WireError>;

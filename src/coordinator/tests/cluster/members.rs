@@ -1,11 +1,11 @@
-//! Members that come and go, and those who vote about maps meanwhile.
+//! Members that come and go, and voters about maps meanwhile.
 
 use super::*;
-use crate::coordinator::replica::message::BallotCall;
+use crate::coordinator::replica::node_calls::BallotCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Vote};
 use crate::coordinator::topology::record::{MapRecord, Move};
 
-/// Waits until nodes agree that they are those who vote, and may do so; answers the version.
+/// Waits until nodes agree that they are the voters, and may vote; answers the version.
 async fn agreed(cluster: &Cluster, nodes: &[usize]) -> u64 {
     let names: BTreeSet<String> = nodes.iter().map(|at| cluster.network.names[*at].clone()).collect();
     for at in nodes {

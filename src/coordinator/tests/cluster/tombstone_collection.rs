@@ -5,6 +5,7 @@ use super::*;
 use crate::config::Setting;
 use crate::coordinator::anti_entropy::tombstone_collection::sweep;
 use crate::coordinator::rebalance::moves::MapEdit;
+use crate::coordinator::replica::calls::Info;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{Origin, merge_missing};
@@ -378,9 +379,9 @@ async fn a_copy_that_has_not_collected_the_same_is_not_read() {
     collected(&cluster, "a").await;
     let done = copy_at(&cluster, 0).await.told().await.unwrap().done;
     let remote = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
-    assert!(remote.clone().behind(&done).info().await.is_ok());
+    assert!(remote.clone().behind(&done).ask(Info).await.is_ok());
     let more = done.with("n9@h", crate::shard::Round { number: 1, id: 1 });
-    assert!(remote.behind(&more).info().await.is_err());
+    assert!(remote.behind(&more).ask(Info).await.is_err());
 }
 
 #[tokio::test]

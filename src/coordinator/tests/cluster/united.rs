@@ -294,12 +294,12 @@ async fn what_was_purged_behind_a_split_does_not_come_back_from_superseded_insta
 async fn a_node_whose_copies_begin_anew_while_they_are_filled_is_not_in_sync() {
     let cluster = Cluster::new(1).await;
     let context = cluster.nodes[0].coordinator.context();
-    context.begins_anew(DB);
-    let began = context.unfilled()[DB];
-    context.begins_anew(DB);
-    context.is_filled(DB, began);
+    context.status.begins_anew(DB);
+    let began = context.status.unfilled()[DB];
+    context.status.begins_anew(DB);
+    context.status.is_filled(DB, began);
     assert!(!context.own_state().in_sync);
-    context.is_filled(DB, began + 1);
+    context.status.is_filled(DB, began + 1);
     assert!(context.own_state().in_sync);
 }
 
@@ -313,7 +313,7 @@ async fn a_node_is_not_in_sync_while_an_instance_is_superseded() {
     cluster.deafen(&["n2@h", "n3@h"]);
     cluster.nodes[0].coordinator.adopt(DB, older).await.unwrap();
     assert!(cluster.nodes[0].coordinator.merge_all_superseded().await.is_err());
-    assert_eq!((context.rank(&context.node), context.in_sync.is(context.env.now())), (Some(1), true));
+    assert_eq!((context.rank(&context.node), context.status.in_sync.is(context.env.now())), (Some(1), true));
     cluster.deafen(&[]);
     cluster.united("d").await;
     assert_eq!(context.rank(&context.node), Some(0));

@@ -92,3 +92,59 @@ async fn a_view_that_fails_fails_the_others_on_a_node_without_copies() {
         assert!(format!("{error:?}").contains("non-numeric _stats input"), "node {at}: {error:?}");
     }
 }
+
+/// Sixteen of them were in memory together.
+#[tokio::test]
+async fn documents_of_rows_are_read_as_many_at_a_time_as_there_is_memory_for() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 1).await.unwrap();
+    write(&cluster.db(0), "_design/v", r#"{"views":{"v":{"map":"function(d){emit(d._id)}"}}}"#, None).await.unwrap();
+    let bytes = crate::limits::FETCH_BYTES * 2 / 5;
+    let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes));
+    for n in 0..8 {
+        let text = if n == 3 { format!(r#"{{"text":"{}"}}"#, "x".repeat(4 * bytes)) } else { large.clone() };
+        write(&cluster.db(0), &format!("d{n}"), &text, None).await.unwrap();
+    }
+    for at in 0..3 {
+        let view = cluster.db(at).view(&id("_design/v"), "v").await.unwrap();
+        let query = ViewQuery { include_docs: true, limit: 7, ..view_query(None, false) };
+        let mut rows = view.begin(query).await.unwrap();
+        let (mut names, mut most) = (Vec::new(), 0);
+        while let Some(page) = rows.next().await.unwrap() {
+            let size = |row: &ViewRow| row.doc.as_ref().unwrap().as_ref().unwrap().stored.body.len();
+            most = most.max(page.iter().map(size).sum());
+            names.extend(page.into_iter().map(|row| row.row.id.as_str().to_owned()));
+        }
+        assert_eq!(names, (0..7).map(|n| format!("d{n}")).collect::<Vec<_>>(), "node {at}");
+        assert!(most < 5 * bytes, "node {at}: {most} bytes");
+    }
+}
+
+/// Rows of another replica had the ETag of the one that failed, and a client was told that it has everything.
+#[tokio::test]
+async fn etags_of_lists_and_feeds_end_with_the_replica_that_is_read() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    let holders = cluster.db(0).shards().remove(0).1;
+    let at = |name: &String| cluster.network.names.iter().position(|own| own == name).unwrap();
+    let reader = (0..3).find(|n| !holders.iter().any(|name| at(name) == *n)).unwrap();
+    let db = cluster.db(reader);
+    let first = at(&db.copy_of(0).await.unwrap().node().unwrap().to_string());
+    let state = async || {
+        db.update_seq().await.unwrap();
+        db.read_state()
+    };
+    let before = state().await;
+    assert_eq!(state().await, before);
+    let mut list = db.all_docs(AllDocsQuery::default()).await.unwrap();
+    assert_eq!(state().await, before);
+    cluster.cut(&[first]);
+    list.next().await.unwrap();
+    assert_ne!(db.read_state(), before, "the list was read elsewhere");
+    cluster.heal().await;
+    eventually(|| async { state().await != before && db.copy_of(0).await.is_ok() }).await;
+    let alone =
+        cluster.nodes[0].coordinator.create_database("alone", CreateOptions { n: Some(1), ..CreateOptions::default() });
+    alone.await.unwrap();
+    assert!(cluster.nodes[0].coordinator.database("alone").unwrap().read_state().is_empty());
+}

@@ -1,7 +1,7 @@
-//! Parameters of searches, from query strings and from POST bodies (facts of search, 'Parameters', 'Sort').
+//! Parameters of searches, from query strings and from POST bodies (`conformance/cases/search`).
 //!
-//! Pure. Parameters are taken one after another; of repeated ones the last counts, but for `drilldown`, which add up in
-//! a query string. Unknown names are ignored.
+//! Pure. Parameters are read one after another; of repeated ones the last counts, except for `drilldown`, whose values
+//! add up in a query string. Unknown names are ignored.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Full-text search: `_search`, what is told of indexes, and `_search_analyze`.
+//! Full-text search: `_search`, `_search_info`, `_search_disk_size` and `_search_analyze`.
 
 mod analyze;
 mod answer;
@@ -7,12 +7,12 @@ mod args;
 use http::StatusCode;
 use serde_json::json;
 
-use super::super::{Context, Problem, Reply, Request, Result};
-use super::partition;
 use crate::auth::access::Class;
 use crate::coordinator::{SearchFailure, SearchQuery, SearchRefusal};
 use crate::document::id::DocId;
+use crate::http::handle::query::partition;
 use crate::http::request::Verb;
+use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::NoIndex;
 use crate::observe::metrics::Counter;
 use answer::Form;

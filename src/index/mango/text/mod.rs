@@ -1,5 +1,5 @@
-//! Text indexes of `_index`: full-text indexes of the language `query`, whose fields are those of documents, and the
-//! selectors that they answer (facts of search, 'Text indexes of _index and _find').
+//! Text indexes of `_index`: full-text indexes of the language `query` over the fields of documents, and the selectors
+//! that they answer.
 
 mod catalogue;
 mod fields;

@@ -1,0 +1,139 @@
+"""Scenes of the cluster view: one node, and three of which one goes."""
+
+import threading
+
+import node
+from page_browser import scene
+
+
+@scene("cluster-alone", title="One node: its state, its charts, the place of a document")
+def cluster_alone(page):
+    page.client.ask("DELETE", "/place")
+    page.api("PUT", "/place?q=8")
+    page.api("PUT", "/place/here", {"a": 1})
+    page.go("#/cluster")
+    page.see("This node is alone")
+    page.see("All replicas of all databases are in reach")
+    page.shot("one node")
+    page.go("#/db/place/place")
+    page.type("Document id", "here")
+    page.click("Find")
+    page.see("“here” belongs to the range")
+    told = page.look("/place/_shards/here")["range"]
+    page.see(told)
+    page.shot("the place of a document")
+    page.go("#/cluster/charts")
+    stop = threading.Event()
+
+    def load():
+        client = node.Client(page.client_url)
+        while not stop.is_set():
+            client.ask("GET", "/place/here")
+        client.close()
+
+    worker = threading.Thread(target=load)
+    worker.start()
+    try:
+        page.until("points of requests", lambda: page.js(
+            "return [...document.querySelectorAll('.chart')].filter((c) => c.querySelector('polyline').getAttribute('points').split(' ').length > 3).length >= 5"), 30)
+    finally:
+        stop.set()
+        worker.join()
+    page.shot("live charts")
+
+
+@scene("cluster-three", title="Three nodes: the map of replicas, a node goes, what that means, it returns", nodes=3)
+def cluster_three(page):
+    page.api("PUT", "/orders?q=8&n=3")
+    page.api("PUT", "/single?q=4&n=1")
+    page.api("PUT", "/pairs?q=4&n=2")
+    page.api("POST", "/orders/_bulk_docs", {"docs": [{"_id": f"order-{n}", "n": n} for n in range(300)]})
+    nodes = page.cluster.nodes
+    page.go("#/cluster")
+    page.see("n3@127.0.0.1")
+    page.until("all nodes in sync", lambda: page.js("return [...document.querySelectorAll('.badge.ok')].filter((e) => e.innerText === 'in sync').length === 3"), 40)
+    page.see("All replicas of all databases are in reach")
+    page.shot("three nodes")
+    page.go("#/cluster/map?db=orders")
+    page.see("all in reach")
+    page.type("Document id", "order-7")
+    page.click("Find")
+    page.see("“order-7” belongs to the range")
+    page.shot("map of replicas")
+    # Another database by its name.
+    page.type("Database", "pairs")
+    page.click("Show")
+    page.until("the map of another database", lambda: page.js("return document.querySelectorAll('.map-block:not(.absent)').length >= 8 && location.hash.includes('pairs')"))
+
+    page.cluster.stop([nodes[2]])
+    page.go("#/cluster")
+    page.see("not in reach", 30)
+    page.see("Writes to orders answer 201", 30)
+    page.see("answer 503 now")
+    page.shot("a node is down")
+    page.go("#/cluster/map?db=orders")
+    page.see("majority in reach")
+    page.shot("map with a node down")
+    page.cluster.stop([nodes[1]])
+    page.go("#/cluster")
+    page.see("Writes to orders answer 202 now", 30)
+    status, answer = page.client.ask("PUT", "/orders/while-down", {"a": 1})
+    page.check(status == 202, f"the node answers {status} {answer}, the page says 202")
+    page.shot("a majority is down")
+    for one in nodes[1:]:
+        page.cluster.start_node(one)
+    for one in nodes[1:]:
+        page.cluster.serves(one)
+    page.see("All replicas of all databases are in reach", 60)
+
+
+@scene("cluster-rebalance", title="A plan is shown, a node is emptied, ranges are split", nodes=3)
+def cluster_rebalance(page):
+    page.api("PUT", "/moved?q=4&n=1")
+    page.api("POST", "/moved/_bulk_docs", {"docs": [{"n": n} for n in range(200)]})
+    page.go("#/cluster/rebalance")
+    page.see("No rebalance is under way.")
+    page.tick("n3@127.0.0.1")
+    page.click("Show plan")
+    page.see("would move")
+    page.shot("the plan of a rebalance")
+    page.click("Begin")
+    page.see("The rebalance begins")
+
+    def emptied():
+        shards = page.look("/moved/_shards")["shards"]
+        return all("n3@127.0.0.1" not in held for held in shards.values())
+
+    page.until("the node holds nothing of the database", emptied, 60)
+    page.check(page.look("/moved")["doc_count"] == 200, "documents are gone")
+    page.go("#/cluster/map?db=moved")
+    page.click("Split ranges")
+    page.see("Each range becomes two")
+    page.click("Split ranges")
+    page.see("begun")
+    page.until("eight ranges", lambda: len(page.look("/moved/_shards")["shards"]) == 8, 60)
+    page.until("eight rows", lambda: page.js("return document.querySelectorAll('main tbody tr').length === 8"))
+    page.shot("split ranges")
+    page.go("#/cluster/charts")
+    page.choose("Node", "n2@127.0.0.1")
+    page.until("points of another node", lambda: page.js("return document.querySelector('.chart polyline').getAttribute('points').split(' ').length > 1"), 20)
+
+
+@scene("operate-three", title="Configuration and log of another node, an administrator on all", nodes=3)
+def operate_three(page):
+    page.go("#/config")
+    page.choose("Node", "n2@127.0.0.1")
+    page.type("Find an option", "settee/node")
+    page.see("n2@127.0.0.1")
+    page.go("#/users")
+    page.click("Server administrators")
+    page.click("New administrator")
+    page.type("Name", "second")
+    page.type("Password", "other-word")
+    page.click("Save")
+    page.see("Administrator second is stored on 3 nodes")
+    for name in ("n1", "n2", "n3"):
+        page.check("second" in page.look(f"/_node/{name}@127.0.0.1/_config/admins"), f"not on {name}")
+    page.go("#/log")
+    page.choose("Node", "n3@127.0.0.1")
+    page.see("Level")

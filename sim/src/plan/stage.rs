@@ -1,0 +1,46 @@
+//! What every scene is drawn with: its randomness, and the operations and faults that most have.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::{Fault, Op, TimedFault, TimedOp, WorldPlan};
+
+/// A world, what its clients do, and what goes wrong.
+pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
+
+/// What a scene draws with.
+pub(super) struct Stage {
+    pub(super) rng: ChaCha8Rng,
+    pub(super) number: u64,
+    pub(super) next_v: u64,
+}
+
+pub(super) fn after(after_ms: u64, op: Op) -> TimedOp {
+    TimedOp { after_ms, op }
+}
+
+pub(super) fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
+    TimedFault { at_ms, node, fault, aim: None }
+}
+
+impl Stage {
+    pub(super) fn put(&mut self, doc: u32) -> Op {
+        self.next_v += 1;
+        Op::Put { doc, v: self.next_v }
+    }
+
+    /// Writes one of the two documents of a client again and again, five times a second.
+    pub(super) fn writes(&mut self, client: u32, count: usize) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            let doc = 2 * client + self.rng.random_range(0..2);
+            ops.push(after(self.rng.random_range(100..300), self.put(doc)));
+        }
+        ops
+    }
+
+    /// One of some nodes, another one for each plan and round.
+    pub(super) fn node(&self, nodes: u32, round: u64) -> u32 {
+        ((self.number + round) % u64::from(nodes)) as u32
+    }
+}

@@ -1,0 +1,50 @@
+//! Calls about the sequence of a replica.
+
+use serde::{Deserialize, Serialize};
+
+use super::call::PlainCall;
+use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
+use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::topology::seq::SeqEntry;
+use crate::shard::{ChangesPage, ShardError, ShardInfo};
+
+/// A page of changes; refused in another epoch.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Changes(pub ChangesCall);
+
+impl PlainCall for Changes {
+    async fn on(self, copy: &OwnCopy) -> Result<ChangesPage, ShardError> {
+        copy.changes(self.0).await
+    }
+}
+
+/// Numbers of the replica, and its position.
+#[derive(Debug)]
+pub(in crate::coordinator) struct Info;
+
+impl PlainCall for Info {
+    async fn on(self, copy: &OwnCopy) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
+        let info = copy.shard.info().await?;
+        Ok((info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() }))
+    }
+}
+
+/// The position once it is beyond the one given, or after a while.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Wait {
+    pub beyond: u64,
+}
+
+/// The position at which a reader of another replica goes on here.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Resume(pub Vec<SeqEntry>);
+
+impl PlainCall for Resume {
+    async fn on(self, copy: &OwnCopy) -> Result<u64, ShardError> {
+        copy.resume(&self.0).await
+    }
+}
+
+/// The counter of design documents of the replica, different after each start of its node.
+#[derive(Debug)]
+pub(in crate::coordinator) struct DesignVersion;

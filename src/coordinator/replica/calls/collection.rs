@@ -1,0 +1,76 @@
+//! Calls about tombstone collection (`anti_entropy/tombstone_collection.rs`): one [`Collect`] with a question inside,
+//! which has the type of the answer.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::document::id::DocId;
+use crate::document::rev_tree::RevPath;
+use crate::shard::{Proposal, Round, Told, Tombstone, WrittenDown};
+
+/// See [`CollectionCall`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Collect(pub Box<CollectionCall>);
+
+/// What replicas ask each other about what to collect.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) enum CollectionCall {
+    Tell,
+    Propose(Propose),
+    Confirm(Confirm),
+    Open,
+    #[serde(rename = "Shadows")]
+    Markers(Markers),
+}
+
+/// A question about tombstone collection, with the type of its answer.
+pub(in crate::coordinator) trait CollectionQuestion: Into<CollectionCall> {
+    type Answer: Serialize + DeserializeOwned;
+}
+
+/// What the replica has collected, and is to collect.
+#[derive(Debug)]
+pub(in crate::coordinator) struct Tell;
+
+/// Has the replica write down a proposal of the asking node; the answer tells what became of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Propose(pub Proposal<Tombstone>);
+
+/// Tells the replica that all others have written down a round of the asking node; the answer tells whether that round
+/// stands here, by the map that the asking node knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Confirm(pub Round);
+
+/// The proposals that are written down and not done, by proposer.
+#[derive(Debug)]
+pub(in crate::coordinator) struct Open;
+
+/// A page of documents behind one that were collected here and may not be collected everywhere.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Markers(pub Option<DocId>);
+
+macro_rules! questions {
+    ($($name:ident $(($field:ident))? => $answer:ty;)*) => {
+        $(
+            impl From<$name> for CollectionCall {
+                fn from(_call: $name) -> CollectionCall {
+                    questions!(@call $name _call $($field)?)
+                }
+            }
+
+            impl CollectionQuestion for $name {
+                type Answer = $answer;
+            }
+        )*
+    };
+    (@call $name:ident $call:ident) => { CollectionCall::$name };
+    (@call $name:ident $call:ident $field:ident) => { CollectionCall::$name($call) };
+}
+
+questions! {
+    Tell => Told;
+    Propose(proposal) => WrittenDown;
+    Confirm(round) => bool;
+    Open => Vec<(String, Proposal<Tombstone>)>;
+    Markers(after) => Vec<(DocId, RevPath)>;
+}

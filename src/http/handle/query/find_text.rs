@@ -1,0 +1,221 @@
+//! `_find` and `_explain` with a text index: the index finds candidates, and the selector filters them.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use settee_search::search::{Request as SearchRequest, Sort};
+
+use super::find::Asked;
+use crate::coordinator::{Database, DatabaseSearch, FindQuery, Hits, SearchFailure, SearchQuery};
+use crate::document::collate::Collator;
+use crate::document::id::DocId;
+use crate::document::json::{self, Object, Value};
+use crate::document::selector::Selector;
+use crate::http::handle::search::sorts;
+use crate::http::{ChunkSink, Context, Problem, Reply, Result};
+use crate::index::mango::MangoError;
+use crate::index::mango::bookmark::NIL;
+use crate::index::mango::explain::{Asked as Explained, explain_text};
+use crate::index::mango::planner::{has_usable, names_index};
+use crate::index::mango::request::FindRequest;
+use crate::index::mango::text::{TextIndex, TextQuery, several, sort_of, text_query};
+use crate::limits;
+use crate::world::{Env, Instant};
+
+/// A text index that is to answer, and what it is asked.
+pub struct Chosen {
+    index: TextIndex,
+    query: TextQuery,
+    sort: Vec<String>,
+}
+
+/// The text indexes of a database.
+///
+/// # Errors
+/// When the node cannot read.
+pub async fn text_indexes(db: &Database) -> Result<Vec<TextIndex>> {
+    let programs = db.programs().await?;
+    let of =
+        |program: &crate::script::Program| TextIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
+    Ok(programs.iter().flat_map(of).collect())
+}
+
+/// The text index that answers a query; `None`: none does, or one over fields comes first.
+///
+/// # Errors
+/// `multiple_text_indexes`, and what is wrong with the query for such an index.
+pub async fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
+    let (request, partitioning) = (&asked.request, asked.partitioning());
+    let all = text_indexes(&asked.db).await?;
+    if all.is_empty() || request.selector == Selector::Everything || request.selector.is_empty_combination() {
+        return Ok(None);
+    }
+    let query = match text_query(&request.selector) {
+        Ok(query) => query,
+        Err(error) => return Err(MangoError::from(error).into()),
+    };
+    let fits = |index: &&TextIndex| index.partitioned == partitioning.query && index.is_usable(&query);
+    let named: Vec<&TextIndex> =
+        all.iter().filter(fits).filter(|index| names_index(request, &index.ddoc, &index.name)).collect();
+    let usable = match named.is_empty() {
+        false => named,
+        true if has_usable(request, &asked.indexes, partitioning) => return Ok(None),
+        true => all.iter().filter(fits).filter(|index| !index.is_partial()).collect(),
+    };
+    let index = match usable[..] {
+        [] => return Ok(None),
+        [one] => one.clone(),
+        _ => return Err(MangoError::from(several()).into()),
+    };
+    let sort = sort_of(&request.sort, &request.selector).map_err(MangoError::from)?;
+    Ok(Some(Chosen { index, query, sort }))
+}
+
+/// POST `/{db}/_explain`.
+pub fn explain(asked: &Asked, chosen: &Chosen, collator: &Collator) -> Reply {
+    let about = Explained {
+        database: &asked.db.name,
+        partitioned: asked.db.map().partitioned,
+        partition: asked.partition.as_deref(),
+        with_range: false,
+    };
+    let what = (&chosen.index, &chosen.query, &chosen.sort[..]);
+    Reply::json(StatusCode::OK, explain_text(&asked.request, what, &asked.indexes, about, collator).to_vec())
+}
+
+/// POST `/{db}/_find`. Documents are streamed while they are found.
+///
+/// # Errors
+/// As of searches; 400 `invalid_bookmark`.
+pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> {
+    let Asked { db, request, partition, .. } = asked;
+    let index = db.search(&DocId::new(&chosen.index.ddoc), &chosen.index.name).await?;
+    let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
+    let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
+    let request = Arc::new(request);
+    let (asked, collator) = (Arc::clone(&request), ctx.collator.clone());
+    let query = FindQuery { request: asked, after: None, index: None, partition: partition.clone(), collator };
+    let limit = request.limit.min(limits::FIND_TEXT_DOCS);
+    let mut finder = Finder {
+        env: ctx.env.clone(),
+        started: ctx.env.now(),
+        hits: db.matches_only(query),
+        index,
+        search: (chosen.query.text, sort, partition),
+        bookmark: request.bookmark.clone().filter(|text| text != NIL),
+        skip: request.skip,
+        left: limit,
+        found: Vec::new(),
+        examined: 0,
+        results: 0,
+        request,
+    };
+    // What is wrong with the query is told before anything is written.
+    finder.page().await?;
+    Ok(Reply::generate(move |mut sink| async move {
+        sink.write(b"{\"docs\":[").await?;
+        let mut separator: &[u8] = b"\n";
+        loop {
+            finder.write_found(&mut sink, &mut separator).await?;
+            if finder.left == 0 || !finder.page().await? {
+                break;
+            }
+        }
+        sink.write(b"\n],\n").await?;
+        sink.write(&finder.tail()).await?;
+        sink.flush().await
+    }))
+}
+
+/// A query being answered.
+struct Finder {
+    env: Env,
+    started: Instant,
+    hits: Hits,
+    index: DatabaseSearch,
+    /// Query, order and partition.
+    search: (String, Vec<Sort>, Option<String>),
+    request: Arc<FindRequest>,
+    /// Where the last page ended.
+    bookmark: Option<String>,
+    skip: u64,
+    left: u64,
+    /// Documents that the index found and that the selector has not seen yet.
+    found: Vec<DocId>,
+    examined: u64,
+    results: u64,
+}
+
+impl Finder {
+    /// Asks the index for as many documents as are still wanted: all of them are looked at, so that its bookmark is
+    /// that of the answer. Whether there were some.
+    async fn page(&mut self) -> Result<bool> {
+        let wanted = match self.left {
+            0 => 0,
+            left => self.skip.saturating_add(left).min(limits::FIND_TEXT_DOCS),
+        };
+        let (query, sort, partition) = self.search.clone();
+        let request = SearchRequest {
+            query,
+            limit: usize::try_from(wanted).unwrap_or(usize::MAX),
+            sort,
+            partition,
+            include_fields: Some(Vec::new()),
+            ..SearchRequest::default()
+        };
+        let update = self.request.update && !self.request.stale;
+        let asked = SearchQuery { request, bookmark: self.bookmark.clone(), update };
+        let page = self.index.ask(asked).await.map_err(|failure| match failure {
+            SearchFailure::Bookmark | SearchFailure::BookmarkOrder => {
+                let given = Value::from(self.bookmark.as_deref().unwrap_or_default()).to_vec();
+                let reason = format!("Invalid bookmark value: {}", String::from_utf8_lossy(&given));
+                Problem::invalid("invalid_bookmark", reason)
+            }
+            failure => failure.into(),
+        })?;
+        self.bookmark = Some(page.bookmark);
+        self.found = page.answer.rows.iter().map(|row| DocId::new(&row.id)).collect();
+        Ok(!self.found.is_empty())
+    }
+
+    async fn write_found(&mut self, sink: &mut ChunkSink, separator: &mut &'static [u8]) -> Result<()> {
+        while !self.found.is_empty() {
+            let (mut hits, docs, read) = self.hits.matches_of(&self.found).await?;
+            self.found.drain(..read);
+            self.examined += docs;
+            let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(hits.len());
+            hits.drain(..skipped);
+            hits.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+            self.skip -= skipped as u64;
+            self.left -= hits.len() as u64;
+            self.results += hits.len() as u64;
+            for text in self.hits.texts(hits).await? {
+                sink.write(separator).await?;
+                sink.write(&text).await?;
+                *separator = b",\n";
+            }
+        }
+        Ok(())
+    }
+
+    /// The members behind the documents, with the last brace and a line end.
+    fn tail(&self) -> Vec<u8> {
+        let mut tail = Object::new();
+        tail.push("bookmark", self.bookmark.as_deref().unwrap_or(NIL));
+        if self.request.execution_stats {
+            let mut stats = Object::new();
+            stats.push("total_keys_examined", 0_u64);
+            stats.push("total_docs_examined", self.examined);
+            stats.push("total_quorum_docs_examined", 0_u64);
+            stats.push("results_returned", self.results);
+            let spent_ms = self.env.now().since(self.started).as_secs_f64() * 1000.0;
+            let number = format!("{spent_ms:.3}");
+            stats.push("execution_time_ms", json::parse(number.as_bytes()).unwrap_or(Value::Null));
+            tail.push("execution_stats", stats);
+        }
+        let mut out = tail.to_vec();
+        out.remove(0);
+        out.push(b'\n');
+        out
+    }
+}

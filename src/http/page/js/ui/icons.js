@@ -1,0 +1,63 @@
+// Icons: paths on a grid of 24 x 24, drawn with lines.
+
+import { svg } from "../dom.js";
+
+const PATHS = {
+  database: "M4 6c0-1.7 3.6-3 8-3s8 1.3 8 3-3.6 3-8 3-8-1.3-8-3zM4 6v6c0 1.7 3.6 3 8 3s8-1.3 8-3V6M4 12v6c0 1.7 3.6 3 8 3s8-1.3 8-3v-6",
+  document: "M6 2h8l4 4v16H6zM14 2v4h4M9 12h6M9 16h6",
+  changes: "M3 12h4l3 8 4-16 3 8h4",
+  design: "M8 4c-3 0-2 4-2 5s-1 3-3 3c2 0 3 2 3 3s-1 5 2 5M16 4c3 0 2 4 2 5s1 3 3 3c-2 0-3 2-3 3s1 5-2 5",
+  query: "M4 5h16M7 12h10M10 19h4",
+  search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
+  replicate: "M4 9h13l-4-4M20 15H7l4 4",
+  tasks: "M4 6h10M4 12h16M4 18h7",
+  users: "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM2 21c0-4 3-7 7-7s7 3 7 7M16 3.5a4 4 0 0 1 0 7.5M18 14.500c2.500 1 4 3.500 4 6.500",
+  lock: "M6 11h12v10H6zM8 11V7a4 4 0 0 1 8 0v4",
+  settings: "M12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM12 2v3M12 19v3M2 12h3M19 12h3M5 5l2 2M17 17l2 2M5 19l2-2M17 7l2-2",
+  cluster: "M12 3a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM5 16a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM19 16a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM11 8l-5 8M13 8l5 8M8 18.500h8",
+  chart: "M4 20V4M4 20h16M8 16l4-5 3 3 5-7",
+  log: "M4 5h16M4 10h16M4 15h10M4 20h7",
+  clock: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 7v5l3 3",
+  snapshot: "M4 7h4l2-3h4l2 3h4v13H4zM12 10a3.500 3.500 0 1 0 0 7 3.500 3.500 0 0 0 0-7z",
+  home: "M3 11l9-8 9 8M5 9.500V21h14V9.500M10 21v-6h4v6",
+  plus: "M12 5v14M5 12h14",
+  minus: "M5 12h14",
+  close: "M6 6l12 12M18 6L6 18",
+  check: "M5 13l4 4L19 7",
+  trash: "M4 7h16M9 7V4h6v3M6 7l1 14h10l1-14M10 11v6M14 11v6",
+  edit: "M4 20l1-5L16 4l4 4L9 19zM14 6l4 4",
+  download: "M12 3v12M7 11l5 5 5-5M4 20h16",
+  upload: "M12 16V4M7 8l5-5 5 5M4 20h16",
+  refresh: "M20 11a8 8 0 1 0-2 6M20 5v6h-6",
+  play: "M7 4l13 8-13 8z",
+  pause: "M8 5v14M16 5v14",
+  stop: "M6 6h12v12H6z",
+  left: "M15 5l-7 7 7 7",
+  right: "M9 5l7 7-7 7",
+  down: "M5 9l7 7 7-7",
+  up: "M5 15l7-7 7 7",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  menu: "M4 6h16M4 12h16M4 18h16",
+  sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.500 1.500M17.500 17.500L19 19M5 19l1.500-1.500M17.500 6.500L19 5",
+  moon: "M20 14A8 8 0 0 1 10 4a8 8 0 1 0 10 10z",
+  auto: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 3v18M12 8h7M12 13h9M12 18h6",
+  user: "M12 12a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM4 21c0-4 3.500-7 8-7s8 3 8 7",
+  out: "M10 4H5v16h5M15 8l4 4-4 4M19 12H9",
+  warning: "M12 3L2 20h20zM12 10v4M12 17v.01",
+  info: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 11v5M12 8v.01",
+  file: "M6 2h8l4 4v16H6zM14 2v4h4",
+  branch: "M6 3v12M6 21a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM18 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM18 9c0 4-3 6-9 8",
+  copy: "M9 9h11v12H9zM5 15H4V3h11v1",
+  eye: "M2 12s4-7 10-7 10 7 10 7-4 7-10 7-10-7-10-7zM12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6z",
+  columns: "M4 4h16v16H4zM10 4v16M15 4v16",
+  partition: "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z",
+  key: "M15 3a6 6 0 1 0 0 12 6 6 0 0 0 0-12zM10.500 13.500L3 21M6 18l2 2",
+  node: "M3 5h18v6H3zM3 13h18v6H3zM7 8v.01M7 16v.01",
+  bolt: "M13 2L5 14h6l-1 8 8-12h-6z",
+  table: "M4 5h16v14H4zM4 10h16M4 15h16M10 5v14",
+};
+
+/// An icon by name, hidden from assistive technology: its button or link has the words.
+export function icon(name) {
+  return svg("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true", focusable: "false" }, svg("path", { d: PATHS[name] ?? PATHS.info }));
+}
