@@ -9,7 +9,6 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
