@@ -365,19 +365,6 @@ impl PreparedBody {
         Ok(PreparedBody { text, term: Term::Written(term) })
     }
 
-    /// The revision of a document that is made again upon its tombstone with this body.
-    pub fn recreated(&self, tombstone: &Revision, attachments: usize) -> Revision {
-        match &self.term {
-            Term::Written(term) => revision::compute_recreated(tombstone, term, attachments),
-            Term::OfText => {
-                let read = json::parse(&self.text);
-                // Invariant: as in `revision`.
-                let body = read.as_ref().ok().and_then(Value::as_object).expect("the text of an object");
-                revision::compute_recreated_of(tombstone, body, attachments)
-            }
-        }
-    }
-
     /// The revision of an edit with this body, see [`revision::compute`].
     pub fn revision(&self, deleted: bool, parent: Option<&Revision>, attachments: &[AttachmentDigest<'_>]) -> Revision {
         self.revision_with(deleted, parent, Hashed::Digests(attachments))
