@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::config::Setting;
 use clap::{Args, Parser, Subcommand};
-use settee::config::Setting;
 
 pub mod banner;
 pub mod doctor;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use settee::config::Config;
-use settee::limits;
+use crate::config::Config;
+use crate::limits;
 
 /// What is known of a node that has started.
 pub struct Started<'s> {
@@ -31,7 +31,7 @@ pub fn text(config: &Config, started: &Started<'_>) -> String {
     let port = config.text("cluster", "port", "9100");
     let is_open = config.get("cluster", "secret").or(config.get("cluster", "port")).is_some();
     let others = if is_open { format!("other nodes connect to port {port}") } else { "no other nodes".to_owned() };
-    let _ = writeln!(out, "  node {}; {others}", settee::node::name(config));
+    let _ = writeln!(out, "  node {}; {others}", crate::node::name(config));
     let admins: Vec<String> = config.section("admins").into_keys().collect();
     let _ =
         writeln!(out, "  administrators: {}", if admins.is_empty() { "none".to_owned() } else { admins.join(", ") });
@@ -49,7 +49,7 @@ fn unsafe_settings(config: &Config, address: &SocketAddr) -> Vec<String> {
         out.push("other machines send their passwords without TLS ([ssl] enable)".to_owned());
     }
     let own = config.text("cluster", "bind_address", &config.text("chttpd", "bind_address", limits::BIND_ADDRESS));
-    let is_local = settee::wire::address::bind_ip(&own).is_some_and(|ip| ip.is_loopback());
+    let is_local = crate::wire::address::bind_ip(&own).is_some_and(|ip| ip.is_loopback());
     if config.get("cluster", "secret").is_some() && !is_local && !config.bool("cluster", "tls", false) {
         out.push("what nodes tell each other is not encrypted ([cluster] tls)".to_owned());
     }
@@ -62,8 +62,8 @@ fn unsafe_settings(config: &Config, address: &SocketAddr) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use settee::config::Setting;
-    use settee::world::tokio_host;
+    use crate::config::Setting;
+    use crate::world::tokio_host;
 
     use super::*;
 

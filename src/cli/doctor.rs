@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::auth::admins;
+use crate::config::{Config, Sources};
+use crate::limits;
+use crate::wire::address;
+use crate::wire::client::{Call, Client, Patience};
+use crate::wire::tls::{Connector, Trust};
+use crate::wire::url::Url;
+use crate::world::Env;
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
-use settee::auth::admins;
-use settee::config::{Config, Sources};
-use settee::limits;
-use settee::wire::address;
-use settee::wire::client::{Call, Client, Patience};
-use settee::wire::tls::{Connector, Trust};
-use settee::wire::url::Url;
-use settee::world::Env;
 
-use crate::{Failure, failure};
+use crate::program::{Failure, failure};
 
 /// Flags of `settee doctor`.
 #[derive(Args, Debug)]

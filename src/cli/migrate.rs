@@ -6,15 +6,15 @@ use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::limits;
+use crate::replicate::ReplicateError;
+use crate::replicate::migrate::couchbackup::{self, Backup};
+use crate::replicate::migrate::{self, Address, Locals, Order, Report, Told, Verify, ini};
+use crate::wire::tls::Trust;
+use crate::world::Env;
 use clap::{Args, ValueEnum};
-use settee::limits;
-use settee::replicate::ReplicateError;
-use settee::replicate::migrate::couchbackup::{self, Backup};
-use settee::replicate::migrate::{self, Address, Locals, Order, Report, Told, Verify, ini};
-use settee::wire::tls::Trust;
-use settee::world::Env;
 
-use crate::{Failure, at, failure};
+use crate::program::{Failure, at, failure};
 
 /// The address of a node on this machine.
 const HERE: &str = "http://127.0.0.1:5984";

@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::{Failure, at, failure};
+use crate::program::{Failure, at, failure};
 
 /// Flags of `settee completions`.
 #[derive(Args, Debug)]
