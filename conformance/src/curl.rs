@@ -1,7 +1,7 @@
 //! The requests of a conversation as shell commands, for a reader who wants to see an answer for himself.
 //!
-//! Names of databases and users are written out, what a step binds becomes a shell variable, which needs `jq` where it comes
-//! from a JSON body. The address is the shell variable `URL`.
+//! Names of databases and users are written out, what a step binds becomes a shell variable, which needs `jq` where it
+//! comes from a JSON body. The address is the shell variable `URL`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -94,7 +94,8 @@ enum Command {
         #[command(flatten)]
         random: RandomOptions,
     },
-    /// Kills and pauses the nodes of a cluster by given commands while clients write, and checks what is there afterwards
+    /// Kills and pauses the nodes of a cluster by given commands while clients write, and checks what is there
+    /// afterwards
     Faults {
         /// The cluster: a file of [[node]] tables with name, url, and the commands start, kill, pause, resume
         #[arg(long)]

@@ -1,4 +1,5 @@
-//! One page about a server, for its maintainers to show: what it may claim, what each chapter says, what it does otherwise.
+//! One page about a server, for its maintainers to show: what it may claim, what each chapter says, what it does
+//! otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! What requests see of the configuration: the settings, and the defaults that count where nothing is set, as CouchDB shows
-//! those of its `default.ini`.
+//! What requests see of the configuration: the settings, and the defaults that count where nothing is set, as CouchDB
+//! shows those of its `default.ini`.
 
 use std::sync::PoisonError;
 

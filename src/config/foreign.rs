@@ -1,7 +1,7 @@
 //! Options of CouchDB that have no effect here, each with the reason: the log says so where one is set.
 //!
-//! With [`schema`](super::schema) this is every key of CouchDB 3.5's `default.ini`. The table in `docs/compatibility.md` is made
-//! from it; a test compares them.
+//! With [`schema`](super::schema) this is every key of CouchDB 3.5's `default.ini`. The table in
+//! `docs/compatibility.md` is made from it; a test compares them.
 
 /// A section, its keys, and why they have no effect.
 pub type Row = (&'static str, &'static [&'static str], &'static str);

@@ -309,8 +309,8 @@ pub(super) fn refusals(sections: &Sections) -> Vec<String> {
     each(sections).filter_map(|(section, key, value)| refusal(section, key, value)).collect()
 }
 
-/// The options that the node does not know: those of CouchDB with the reason why they have no effect, and all others, each in
-/// the form `[section] key`.
+/// The options that the node does not know: those of CouchDB with the reason why they have no effect, and all others,
+/// each in the form `[section] key`.
 pub(super) fn unknown(sections: &Sections) -> (Vec<String>, Vec<String>) {
     let (mut foreign, mut others) = (Vec::new(), Vec::new());
     for (section, key, _) in each(sections).filter(|(section, key, _)| !is_known(section, key)) {

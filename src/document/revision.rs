@@ -298,7 +298,8 @@ pub enum TermOption<'a> {
     Value(&'a Value),
 }
 
-/// `{Value, [{Name, Option}, ..]}` as an external term: what CouchDB hashes for the name of an index that was given none.
+/// `{Value, [{Name, Option}, ..]}` as an external term: what CouchDB hashes for the name of an index that was given
+/// none.
 pub fn term_with_options(value: &Value, options: &[(&str, TermOption<'_>)]) -> Vec<u8> {
     let mut out = vec![VERSION, SMALL_TUPLE, 2];
     put_value(value, &mut out);

@@ -1,5 +1,5 @@
-//! `?callback=NAME` with `[chttpd] allow_jsonp`: JSON answers are sent as a script that calls NAME with them, for pages that
-//! load them by a `<script>` element (`conformance/cases/server`). Off by default.
+//! `?callback=NAME` with `[chttpd] allow_jsonp`: JSON answers are sent as a script that calls NAME with them, for pages
+//! that load them by a `<script>` element (`conformance/cases/server`). Off by default.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -12,8 +12,8 @@ use super::query::Query;
 use super::response::{Reply, ReplyBody};
 use crate::config::Config;
 
-/// The function that an answer is to be handed to; `None` where JSON is wanted or scripts are not allowed. `placed` fails, if it
-/// did not before, where the name could be more than a name.
+/// The function that an answer is to be handed to; `None` where JSON is wanted or scripts are not allowed. `placed`
+/// fails, if it did not before, where the name could be more than a name.
 pub fn asked(config: &Config, query: &Query, placed: Result<()>) -> (Option<String>, Result<()>) {
     match callback(config, query) {
         Ok(callback) => (callback, placed),

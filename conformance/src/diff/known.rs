@@ -56,9 +56,9 @@ struct WrittenRule {
 }
 
 impl Known {
-    /// Reads groups `[[known]]` of a `reason` and patterns, all of which must be found: `action` (method and target), `difference`
-    /// (its text), `first` and `second` (status and body). `ends`: what follows in the conversation does not count either,
-    /// because the two servers hold other data from there on.
+    /// Reads groups `[[known]]` of a `reason` and patterns, all of which must be found: `action` (method and target),
+    /// `difference` (its text), `first` and `second` (status and body). `ends`: what follows in the conversation does
+    /// not count either, because the two servers hold other data from there on.
     ///
     /// # Errors
     /// When the text is no such list, or a pattern is no regular expression.

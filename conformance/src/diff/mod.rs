@@ -1,5 +1,5 @@
-//! Compares two servers: every case, or random conversations ([`random`]), are played against both, and the second is held
-//! against what the first answered.
+//! Compares two servers: every case, or random conversations ([`random`]), are played against both, and the second is
+//! held against what the first answered.
 //!
 //! What the case marks as volatile, unordered or ignored does not count here either. Configuration is left alone.
 

@@ -1,5 +1,5 @@
-//! The shortest conversation that still shows a difference: steps, parameters, headers and members of bodies are left out as
-//! long as it does.
+//! The shortest conversation that still shows a difference: steps, parameters, headers and members of bodies are left
+//! out as long as it does.
 
 use crate::json::Value;
 

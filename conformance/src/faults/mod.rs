@@ -1,9 +1,9 @@
-//! A level for clusters of third parties: nodes are killed and paused by commands that the user gives while clients write, and
-//! what was answered is held against what is there afterwards.
+//! A level for clusters of third parties: nodes are killed and paused by commands that the user gives while clients
+//! write, and what was answered is held against what is there afterwards.
 //!
-//! The promises ([`check`]): a write that was answered 201 is kept on every node, one that was refused left nothing, all nodes
-//! come to hold the same, a feed that is resumed misses nothing, writers on one revision do not both win. Nothing here knows a
-//! product: nodes are reached over HTTP, faults are commands of a shell.
+//! The promises ([`check`]): a write that was answered 201 is kept on every node, one that was refused left nothing,
+//! all nodes come to hold the same, a feed that is resumed misses nothing, writers on one revision do not both win.
+//! Nothing here knows a product: nodes are reached over HTTP, faults are commands of a shell.
 
 mod check;
 mod cluster;

@@ -89,8 +89,8 @@ pub async fn write(cluster: Cluster, db: String, number: usize, seed: u64, over:
     account
 }
 
-/// Follows the feed by pages, each from the sequence of the one before and from any node, until `over` and then to its end:
-/// the ids that it was told of.
+/// Follows the feed by pages, each from the sequence of the one before and from any node, until `over` and then to its
+/// end: the ids that it was told of.
 pub async fn follow(cluster: Cluster, db: String, over: Arc<AtomicBool>) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     let (mut since, mut at, mut failures) = ("0".to_owned(), 0, 0);

@@ -164,7 +164,8 @@ fn multipart(draft: &mut Draft) {
     let body = format!(
         "--B\r\n{head}\r\n\r\n{{\"_rev\":\"${{rev}}\",\"m\":1,\"_attachments\":{{\"m\":{follows}}}}}\r\n--B\r\nContent-Disposition: attachment; filename=\"m\"\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\n{part}\r\n--B--"
     );
-    // What does not fit its length is an accident of the reference that takes its silence; only what fits is asked for often.
+    // What does not fit its length is an accident of the reference that takes its silence; only what fits is asked for
+    // often.
     let body = if part == "hello" || draft.dice.chance(4) {
         body
     } else {

@@ -1,4 +1,5 @@
-//! A conversation under construction: steps in the form of a case file, so that a found difference can be kept as a case.
+//! A conversation under construction: steps in the form of a case file, so that a found difference can be kept as a
+//! case.
 
 use crate::json::{Value, object};
 use crate::random::dice::Dice;

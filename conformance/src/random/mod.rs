@@ -1,7 +1,8 @@
 //! Random conversations: a seed and a chapter give a database with documents and a dozen requests of that chapter.
 //!
-//! A conversation is data in the form of a case. Nothing in it depends on time, load or other databases, so that two servers
-//! that do the same answer the same: databases have one range (`q=1`), feeds end, revisions are bound from answers.
+//! A conversation is data in the form of a case. Nothing in it depends on time, load or other databases, so that two
+//! servers that do the same answer the same: databases have one range (`q=1`), feeds end, revisions are bound from
+//! answers.
 
 pub mod dice;
 pub mod draft;

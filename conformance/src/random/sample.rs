@@ -48,8 +48,8 @@ pub fn database(draft: &mut Draft) {
     draft.ask("PUT /${db}?q=1");
 }
 
-/// Makes the database and some documents with the fields `n` (mostly plain), `v` (anything), `t` (a word), `o` (nested), `l`
-/// (a list); some are deleted again, and one has a conflict.
+/// Makes the database and some documents with the fields `n` (mostly plain), `v` (anything), `t` (a word), `o`
+/// (nested), `l` (a list); some are deleted again, and one has a conflict.
 pub fn documents(draft: &mut Draft) {
     database(draft);
     let mut docs = Vec::new();

@@ -137,7 +137,8 @@ pub fn ask(draft: &mut Draft) {
                 draft.dice.pick(&["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "COPY", "OPTIONS"]),
                 draft.dice.pick(PATHS),
             );
-            // Nothing that changes the server, and only what is refused is compared: the rest tells of each server's own state.
+            // Nothing that changes the server, and only what is refused is compared: the rest tells of each server's
+            // own state.
             let touches = method != "GET"
                 && method != "HEAD"
                 && (path.contains("_restart")

@@ -1,7 +1,8 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
-//! succeed; while the disk has no room; and while power fails within flushes. The one that trusts what was not made durable, or room that is not there,
-//! shows it here. Plans at large have the same, more seldom and beside much else (`rest`).
+//! succeed; while the disk has no room; and while power fails within flushes. The one that trusts what was not made
+//! durable, or room that is not there, shows it here. Plans at large have the same, more seldom and beside much else
+//! (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

@@ -1,4 +1,4 @@
-//! Who belongs to a cluster, while administrators take nodes in, empty others and send them away: of those who vote
+//! Who belongs to a cluster, while administrators take nodes in, empty others and send them away: of the voters
 //! about maps everybody tells the same of each version; in the end all nodes agree on who they are, on who votes, and
 //! with what was answered to those who asked for changes.
 //!
@@ -24,7 +24,7 @@ const AGAIN: u32 = 5;
 /// How long it may take until all nodes agree, once all faults have ended and copies have met.
 const AGREEMENT: Duration = Duration::from_secs(60);
 
-/// How a node says that too few of those who vote are in reach, so that it changed nothing.
+/// How a node says that too few of the voters are in reach, so that it changed nothing.
 const NO_MAJORITY: &str = "no majority";
 
 /// What is known of who belongs to the cluster.
@@ -32,7 +32,7 @@ const NO_MAJORITY: &str = "no majority";
 pub(crate) struct Members {
     /// Whether a node does, as who changed that was told last; `None`: there was no answer.
     told: BTreeMap<u32, Option<bool>>,
-    /// Those who vote about maps, by the version of their set, as they were told first.
+    /// The voters about maps, by the version of their set, as they were told first.
     voters: BTreeMap<u64, BTreeSet<String>>,
 }
 

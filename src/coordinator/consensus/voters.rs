@@ -44,7 +44,7 @@ use crate::shard::ShardError;
 use crate::storage::{StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
 
-/// Those who vote next.
+/// The voters that follow.
 struct Next;
 
 impl Register for Next {

@@ -1,5 +1,6 @@
-//! `[couchdb] max_partition_size`: edits that let a partition grow that has reached it are refused, as CouchDB refuses them.
-//! Deletions, smaller documents, and revisions made elsewhere are taken, so that it can be emptied and replicated.
+//! `[couchdb] max_partition_size`: edits that let a partition grow that has reached it are refused, as CouchDB refuses
+//! them. Deletions, smaller documents, and revisions made elsewhere are taken, so that it can be emptied and
+//! replicated.
 
 use std::collections::BTreeMap;
 

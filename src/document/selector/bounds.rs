@@ -115,8 +115,8 @@ impl Selector {
         }
     }
 
-    /// Whether every matching document has the field, for the choice of an index: as CouchDB, a `$or` of nothing requires
-    /// every field.
+    /// Whether every matching document has the field, for the choice of an index: as CouchDB, a `$or` of nothing
+    /// requires every field.
     pub fn requires(&self, field: &str) -> bool {
         match self {
             Selector::And(all) => all.iter().any(|part| part.requires(field)),

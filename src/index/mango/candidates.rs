@@ -1,5 +1,5 @@
-//! The indexes that `_explain` lists beside the chosen one: why each was left, and which rank it had, as CouchDB 3.5 counts it
-//! (`conformance/cases/queries`).
+//! The indexes that `_explain` lists beside the chosen one: why each was left, and which rank it had, as CouchDB 3.5
+//! counts it (`conformance/cases/queries`).
 
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::explain::{Asked, Choice};

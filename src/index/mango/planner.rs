@@ -159,8 +159,8 @@ pub fn field_mismatch(request: &FindRequest, index: Option<&FieldIndex>) -> Opti
     }
 }
 
-/// The fields whose conditions narrow what an index is read for. Where the conditions of one contradict each other, that one
-/// alone counts, as in CouchDB.
+/// The fields whose conditions narrow what an index is read for. Where the conditions of one contradict each other,
+/// that one alone counts, as in CouchDB.
 pub fn narrowing<'r>(request: &'r FindRequest, collator: &Collator) -> BTreeSet<&'r str> {
     let fields = request.selector.indexable_fields();
     let empty = fields.iter().find(|name| request.selector.field_range(name, collator) == FieldRange::Empty).copied();

@@ -1,8 +1,8 @@
 //! The query syntax of Lucene 9's StandardQueryParser, as the reference's second search service reads it, to a tree.
 //!
 //! A field is numeric where it was indexed as numbers, not where a word reads as one. Words that are not cut by the
-//! analyzer (of wildcards, ranges, fuzzy words, regular expressions) are written as it writes words. `AND` and `OR` have
-//! no precedence: `a OR b AND c` is `a +b +c`. Interval functions (`fn:`) are refused.
+//! analyzer (of wildcards, ranges, fuzzy words, regular expressions) are written as it writes words. `AND` and `OR`
+//! have no precedence: `a OR b AND c` is `a +b +c`. Interval functions (`fn:`) are refused.
 
 mod lexer;
 mod number;
@@ -108,7 +108,7 @@ impl Parser<'_> {
         if self.peek()? == kind { self.take().map(Some) } else { Ok(None) }
     }
 
-    fn expect(&mut self, kind: Kind) -> Result<Token, Stop> {
+    fn take_kind(&mut self, kind: Kind) -> Result<Token, Stop> {
         self.accept(kind)?.ok_or_else(wrong)
     }
 
@@ -123,7 +123,7 @@ impl Parser<'_> {
 
     fn top(&mut self) -> Result<Option<Query>, Stop> {
         let node = self.query(DEFAULT_FIELD)?;
-        self.expect(Kind::Eof)?;
+        self.take_kind(Kind::Eof)?;
         Ok(node.into_query())
     }
 
@@ -201,13 +201,13 @@ impl Parser<'_> {
     fn group(&mut self, field: &str) -> Result<Option<Query>, Stop> {
         self.take()?;
         let node = self.query(field)?;
-        self.expect(Kind::Close)?;
+        self.take_kind(Kind::Close)?;
         let query = node.into_query();
         let query = self.boosted(query)?;
         if self.accept(Kind::At)?.is_none() {
             return Ok(query);
         }
-        let token = self.expect(Kind::Number)?;
+        let token = self.take_kind(Kind::Number)?;
         let minimum: u32 = self.image(token).parse().map_err(|_| wrong())?;
         Ok(query.map(|query| match query {
             query @ Query::Boolean { .. } => Query::Minimum { query: Box::new(query), minimum },
@@ -220,7 +220,7 @@ impl Parser<'_> {
         if self.accept(Kind::Caret)?.is_none() {
             return Ok(query);
         }
-        let token = self.expect(Kind::Number)?;
+        let token = self.take_kind(Kind::Number)?;
         let boost: f32 = self.image(token).parse().map_err(|_| wrong())?;
         Ok(query.map(|query| if boost == 1.0 { query } else { Query::Boost { query: Box::new(query), boost } }))
     }
@@ -273,7 +273,7 @@ impl Parser<'_> {
                 self.take()?;
                 let mut slop = 0;
                 if self.accept(Kind::Tilde)?.is_some() {
-                    let token = self.expect(Kind::Number)?;
+                    let token = self.take_kind(Kind::Number)?;
                     slop = self.image(token).parse().map_err(|_| wrong())?;
                 }
                 let text = self.text(token, 1)?;
@@ -300,7 +300,7 @@ impl Parser<'_> {
     fn range(&mut self, field: &str) -> Result<Query, Stop> {
         let has_lower = self.take()?.kind == Kind::RangeIn;
         let lower = self.range_end()?;
-        self.expect(Kind::RangeTo)?;
+        self.take_kind(Kind::RangeTo)?;
         let upper = self.range_end()?;
         let has_upper = match self.take()?.kind {
             Kind::RangeInEnd => true,

@@ -1,8 +1,8 @@
 //! A query with the statistics of a shard: what it matches, and the weight of each part of it.
 //!
 //! Weights are those of Lucene's DefaultSimilarity, or of its BM25Similarity (`similarity.rs`), in their order of
-//! operations on floats of 32 bits. The frequency of a word counts all documents of all segments, deleted ones too until
-//! a merge leaves them out, as in Lucene; so do the shard's documents.
+//! operations on floats of 32 bits. The frequency of a word counts all documents of all segments, deleted ones too
+//! until a merge leaves them out, as in Lucene; so do the shard's documents.
 
 use std::collections::BTreeMap;
 

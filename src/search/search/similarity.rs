@@ -1,4 +1,5 @@
-//! BM25 as Lucene 9 computes it, in its order of operations on floats of 32 bits: `k1` 1.2, `b` 0.75, without the factor
+//! BM25 as Lucene 9 computes it, in its order of operations on floats of 32 bits: `k1` 1.2, `b` 0.75, without the
+//! factor
 //! `k1 + 1`. Numbers of documents and words are those of all segments of a shard, deleted documents too until a merge
 //! leaves them out.
 

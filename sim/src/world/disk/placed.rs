@@ -1,5 +1,6 @@
-//! Files that an operator put on every machine: the certificate of an authority, and one for all addresses of nodes with
-//! its key. Processes read them. No fault touches them, nor the loss of the disk: an operator puts them there again.
+//! Files that an operator put on every machine: the certificate of an authority, and one for all addresses of nodes
+//! with its key. Processes read them. No fault touches them, nor the loss of the disk: an operator puts them there
+//! again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +8,8 @@ use std::path::PathBuf;
 
 use settee::world::File;
 
-/// All of them. They count from 1970 to 9999, as clocks may show anything; their Ed25519 keys sign without random numbers.
+/// All of them. They count from 1970 to 9999, as clocks may show anything; their Ed25519 keys sign without random
+/// numbers.
 pub(super) fn keys() -> BTreeMap<PathBuf, &'static [u8]> {
     BTreeMap::from([
         (PathBuf::from(AUTHORITY), include_bytes!("../../../keys/authority.pem").as_slice()),

@@ -195,7 +195,7 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
             let ask = Ask { ballot, version: 1, value, before: None, voters, names };
             BallotCall { name: name.clone(), instance: instance.clone(), ask }
         };
-        // Those who vote may be about to agree on that.
+        // The voters may be about to agree on that.
         eventually(|| async { coordinator.vote(call()).await.unwrap() == Vote::Unknown }).await;
     }
     db.follow(good).await.unwrap();

@@ -179,7 +179,8 @@ fn but_not(path: Steps<'_>, parts: &[String]) -> String {
     }
 }
 
-/// Whether a query for a condition finds no document that does not match it: only then its negation is one of the query.
+/// Whether a query for a condition finds no document that does not match it: only then its negation is one of the
+/// query.
 fn is_exact(condition: &Condition) -> bool {
     match condition {
         Condition::Compare(Comparison::Ne, _) => false,

@@ -1,3 +1,5 @@
+//! Tests of the flexible query syntax.
+
 use std::collections::BTreeMap;
 
 use super::*;
