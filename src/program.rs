@@ -14,18 +14,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::auth::admins;
-use crate::auth::password::StoredHash;
-use crate::cluster;
-use crate::config::{Config, Sources};
-use crate::coordinator::CheckReport;
-use crate::coordinator::backup::Restored;
-use crate::limits;
-use crate::node::offline::{self, OfflineError};
-use crate::node::{Node, StartError};
-use crate::observe::{self, LogOptions};
-use crate::script;
-use crate::world::{Env, Pool, tokio_host};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};

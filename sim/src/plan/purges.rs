@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::scene::{Drawn, after, fault};
+use super::stage::{Drawn, after, fault};
 use super::{Fault, Op, TimedOp, WorldPlan};
 
 /// When the second round begins: an edit without an answer is given up after five seconds, and the way stands still for
