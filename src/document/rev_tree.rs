@@ -362,7 +362,7 @@ impl<T: RevValue> RevTree<T> {
         (purged, dropped)
     }
 
-    /// Which of `revs` the tree does not know.
+    /// Which of `revs` the tree does not know, in the order in which CouchDB tells them: by generation, then by hash.
     pub fn missing(&self, revs: &[Revision]) -> Missing {
         let mut missing: Vec<Revision> = revs.iter().filter(|rev| self.at(rev).is_none()).cloned().collect();
         missing.sort_by(|a, b| a.pos.cmp(&b.pos).then_with(|| a.hash.as_bytes().cmp(b.hash.as_bytes())));

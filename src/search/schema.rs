@@ -103,7 +103,7 @@ mod tests {
         let mut schema = Schema::default();
         assert_eq!((schema.get("a"), schema.get(ID)), (None, Some(FieldType::String)));
         schema.note(&[text(Indexed::NotAnalyzedNoNorms)]).unwrap();
-        assert_eq!(schema.note(&[number.clone()]).unwrap_err(), "field a is of type DOUBLE not STRING");
+        assert_eq!(schema.note(std::slice::from_ref(&number)).unwrap_err(), "field a is of type DOUBLE not STRING");
         assert_eq!(schema.get("a"), Some(FieldType::String));
         let kinds = [text(Indexed::Analyzed), number, field(Value::Number(1.0), Indexed::Stored)];
         let kinds: Vec<FieldType> = kinds.iter().map(FieldType::of).collect();

@@ -78,7 +78,7 @@ fn sort_value(value: &Value) -> Option<SortValue> {
     })
 }
 
-/// Orders of the last rows of ranges.
+/// Orders of the last rows of ranges; that of the last row of all stands last.
 #[derive(Default)]
 struct Places(Vec<Vec<SortValue>>);
 
@@ -180,7 +180,9 @@ impl DatabaseSearch {
         let top = request.top.saturating_mul(ranges.len()).min(limits::SEARCH_COUNTS_MAX);
         let one = |range: &usize| {
             let of_range = |order: &&Vec<SortValue>| id_of(order).is_some_and(|id| map.index_of(&id) == *range);
-            let after = places.0.iter().find(of_range).cloned();
+            // A range that gave no row yet, or is a part of one that did, goes on behind the last row of all: rows of
+            // all ranges are in one total order.
+            let after = places.0.iter().find(of_range).or(places.0.last()).cloned();
             self.typed_range(*range, Request { after, top, ..request.clone() }, update)
         };
         let answers = try_join_all(ranges.iter().map(one)).await?;

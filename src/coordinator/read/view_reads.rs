@@ -38,12 +38,15 @@ impl<'v> Parted<'v> {
     }
 }
 
+/// What a view of a range answers, with the number of the view.
+type Numbered<T> = (usize, Result<T, IndexError>);
+
 /// The next rows, see [`rows_of`].
 pub(in crate::coordinator) async fn rows(
     reads: Reads<'_>,
     direction: Direction,
     limit: usize,
-) -> Vec<(usize, Result<RowPage, IndexError>)> {
+) -> Vec<Numbered<RowPage>> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
@@ -52,7 +55,7 @@ pub(in crate::coordinator) async fn rows(
     // Others are asked first: what is read here may hold up this task.
     let (others, own) = join(join_all(asked), rows_of(own, direction, limit)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
-    let pages: Vec<(usize, Result<RowPage, IndexError>)> = numbers.into_iter().zip(own).chain(others).collect();
+    let pages: Vec<Numbered<RowPage>> = numbers.into_iter().zip(own).chain(others).collect();
     let rows = pages.iter().filter_map(|(_, page)| page.as_ref().ok()).map(|page| page.rows.len()).sum();
     cost::read(pages.len(), rows);
     pages
@@ -64,7 +67,7 @@ pub(in crate::coordinator) async fn counted_rows(
     reads: Reads<'_>,
     direction: Direction,
     limit: usize,
-) -> Vec<(usize, Result<(u64, RowPage), IndexError>)> {
+) -> Vec<Numbered<(u64, RowPage)>> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
@@ -73,18 +76,14 @@ pub(in crate::coordinator) async fn counted_rows(
     }
     let (others, own) = join(join_all(asked), counted_rows_of(before, own, direction, limit)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
-    let pages: Vec<(usize, Result<(u64, RowPage), IndexError>)> = numbers.into_iter().zip(own).chain(others).collect();
+    let pages: Vec<Numbered<(u64, RowPage)>> = numbers.into_iter().zip(own).chain(others).collect();
     let rows = pages.iter().filter_map(|(_, page)| page.as_ref().ok()).map(|(_, page)| page.rows.len()).sum();
     cost::read(pages.len(), rows);
     pages
 }
 
 /// Reduced groups, see [`groups_of`].
-pub(in crate::coordinator) async fn groups(
-    reads: Reads<'_>,
-    by: &GroupBy,
-    limit: usize,
-) -> Vec<(usize, Result<GroupPage, IndexError>)> {
+pub(in crate::coordinator) async fn groups(reads: Reads<'_>, by: &GroupBy, limit: usize) -> Vec<Numbered<GroupPage>> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {

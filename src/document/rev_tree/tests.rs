@@ -143,7 +143,7 @@ fn purging_takes_a_leaf_with_its_own_ancestors() {
 fn missing_revisions_and_possible_ancestors() {
     let t = tree(&[(1, &["a"]), (3, &["c", "b", "a"]), (2, &["x", "a"])]);
     let found = t.missing(&[rev("3-c"), rev("2-b"), rev("3-q"), rev("1-z")]);
-    assert_eq!(texts(&found.missing), ["3-q", "1-z"]);
+    assert_eq!(texts(&found.missing), ["1-z", "3-q"]);
     assert_eq!(texts(&found.possible_ancestors), ["2-x"]);
     assert_eq!(t.missing(&[rev("1-a")]), Missing::default());
     assert_eq!(texts(&t.missing(&[rev("4-q")]).possible_ancestors), ["2-x", "3-c"]);

@@ -65,7 +65,7 @@ const fn unit(byte: u8) -> u16 {
 
 /// A character that may begin a word, but for escapes.
 fn is_start(c: u16) -> bool {
-    !is_space(c) && !(c < 128 && b"+-!():^@<>=[]\"{}~\\/".contains(&(c as u8)))
+    !(is_space(c) || c < 128 && b"+-!():^@<>=[]\"{}~\\/".contains(&(c as u8)))
 }
 
 fn is_digit(c: u16) -> bool {
