@@ -87,7 +87,8 @@ mod tests {
         let plans: Vec<Plan> = (0..20).map(|number| Plan::of_scene(Scene::Disks, number)).collect();
         let names: BTreeSet<&str> =
             plans.iter().flat_map(|plan| &plan.faults).map(|timed| timed.fault.name()).collect();
-        let wanted = ["F9 kill in a job", "F9 kill in a sync", "F10 power loss", "F11 directory syncs", NO_ROOM];
+        let kills = ["F9 kill in a job", "F9 kill in a sync", "F10 cut in a flush"];
+        let wanted = [&kills[..], &["F10 power loss", "F11 directory syncs", NO_ROOM]].concat();
         assert_eq!(names, wanted.into_iter().collect());
         for plan in plans {
             let writes = plan.clients.iter().flatten().filter(|timed| matches!(timed.op.name(), "put" | "own put"));
