@@ -87,7 +87,8 @@ const fn node(mutation: Mutation, what: &'static str, caught_by: &'static [&'sta
 /// Every bug that can be planted.
 pub const BOARD: &[Entry] = &[
     // I28: the database itself may be what is lost; then nothing answers.
-    storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27", "I28"]),
+    // I30: a security object that was acknowledged is lost with the rest.
+    storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27", "I28", "I30"]),
     storage(Bug::LoseSibling, "a merge drops a conflicting leaf", &["I1", "I6"]),
     // I9: where the database itself is lost, the next edit of another server's is refused. I3: it is made a second
     // time. I17, I18: a document of one client's own is lost, with its rows.

@@ -14,7 +14,7 @@ use crate::document::id;
 use crate::document::json::{self, JsonError, Object, Value};
 use crate::document::render::is_object_text;
 use crate::document::rev_tree::RevPath;
-use crate::document::revision::{self, AttachmentDigest, BadRevision, BodyTerm, Hashed, POS_MAX, RevHash, Revision};
+use crate::document::revision::{self, AttachmentDigest, BadRevision, BodyTerm, POS_MAX, RevHash, Revision};
 use crate::limits;
 
 /// The family of a [`DraftError`]. All are answered with status 400.
@@ -367,11 +367,6 @@ impl PreparedBody {
 
     /// The revision of an edit with this body, see [`revision::compute`].
     pub fn revision(&self, deleted: bool, parent: Option<&Revision>, attachments: &[AttachmentDigest<'_>]) -> Revision {
-        self.revision_with(deleted, parent, Hashed::Digests(attachments))
-    }
-
-    /// As [`PreparedBody::revision`], of any form of attachments.
-    pub fn revision_with(&self, deleted: bool, parent: Option<&Revision>, attachments: Hashed<'_>) -> Revision {
         match &self.term {
             Term::Written(term) => revision::compute_with(deleted, parent, BodyTerm::Written(term), attachments),
             Term::OfText => {

@@ -219,7 +219,7 @@ pub fn compute(
     body_term: &[u8],
     attachments: &[AttachmentDigest<'_>],
 ) -> Revision {
-    compute_with(deleted, parent, BodyTerm::Written(body_term), Hashed::Digests(attachments))
+    compute_with(deleted, parent, BodyTerm::Written(body_term), attachments)
 }
 
 /// The body as it is hashed.
@@ -231,42 +231,13 @@ pub enum BodyTerm<'a> {
     Of(&'a Object),
 }
 
-/// What of the attachments is hashed.
-#[derive(Clone, Copy, Debug)]
-pub enum Hashed<'a> {
-    /// Name, type and digest of each, in the document's order.
-    Digests(&'a [AttachmentDigest<'a>]),
-    /// Only how many there are: for a document that is made again upon its tombstone. CouchDB computes its revision
-    /// after the attachments were written, when it does not see their names, types and digests any more.
-    Count(usize),
-}
-
-impl Hashed<'_> {
-    fn count(&self) -> usize {
-        match self {
-            Hashed::Digests(all) => all.len(),
-            Hashed::Count(count) => *count,
-        }
-    }
-
-    fn put(&self, out: &mut impl Sink) {
-        match self {
-            Hashed::Digests(all) => all.iter().rev().for_each(|attachment| {
-                out.put(&[SMALL_TUPLE, 3]);
-                put_binary(attachment.name.as_bytes(), out);
-                put_binary(attachment.content_type.as_bytes(), out);
-                put_binary(attachment.md5, out);
-            }),
-            Hashed::Count(count) => (0..*count).for_each(|_| {
-                out.put(&[SMALL_TUPLE, 3]);
-                (0..3).for_each(|_| put_atom("undefined", out));
-            }),
-        }
-    }
-}
-
-/// As [`compute`], of any form of body and attachments.
-pub fn compute_with(deleted: bool, parent: Option<&Revision>, body: BodyTerm<'_>, attachments: Hashed<'_>) -> Revision {
+/// As [`compute`], of any form of the body.
+pub fn compute_with(
+    deleted: bool,
+    parent: Option<&Revision>,
+    body: BodyTerm<'_>,
+    attachments: &[AttachmentDigest<'_>],
+) -> Revision {
     let parent_pos = parent.map_or(0, |p| p.pos);
     let mut hash = Md5::new();
     hash.put(&[VERSION, LIST, 0, 0, 0, 5]);
@@ -280,9 +251,14 @@ pub fn compute_with(deleted: bool, parent: Option<&Revision>, body: BodyTerm<'_>
         BodyTerm::Written(term) => hash.put(term),
         BodyTerm::Of(body) => put_object(body, &mut hash),
     }
-    if attachments.count() > 0 {
-        put_tag_and_length(LIST, attachments.count(), &mut hash);
-        attachments.put(&mut hash);
+    if !attachments.is_empty() {
+        put_tag_and_length(LIST, attachments.len(), &mut hash);
+        for attachment in attachments.iter().rev() {
+            hash.put(&[SMALL_TUPLE, 3]);
+            put_binary(attachment.name.as_bytes(), &mut hash);
+            put_binary(attachment.content_type.as_bytes(), &mut hash);
+            put_binary(attachment.md5, &mut hash);
+        }
     }
     // The end of the attachment list and of the whole list.
     hash.put(&[NIL, NIL]);

@@ -13,7 +13,7 @@ use super::{AcceptedEdit, Basis, Edit, EditError, EditOp, RevPath, Revision, Sha
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
-use crate::document::revision::{AttachmentDigest, Hashed};
+use crate::document::revision::AttachmentDigest;
 use crate::storage::StorageError;
 use crate::storage::planted::{Bug, Planted};
 use crate::world::sync::Mutex;
@@ -187,13 +187,12 @@ fn interactive(
     // Stubs mean the attachments of the revision that the client named: a recreated document begins without any.
     let base = named.and_then(|rev| loaded.tree.get(rev).flatten()).map(|data| data.body);
     let generation = parent.as_ref().map_or(0, |parent| parent.pos) + 1;
-    // A document that is made again begins as a new one; only then it is put upon its tombstone.
-    let again = parent.as_ref().filter(|_| named.is_none() && !edit.deleted);
-    let revpos = if again.is_some() { 1 } else { generation };
+    // A document that is made again upon its tombstone has its attachments from the first revision, as in CouchDB.
+    let is_again = parent.is_some() && named.is_none() && !edit.deleted;
+    let revpos = if is_again { 1 } else { generation };
     let attachments = decided!(resolve(transaction, edit, base, Some(revpos))?);
     let digests: Vec<AttachmentDigest<'_>> = attachments.iter().map(digest).collect();
-    let hashed = if again.is_some() { Hashed::Count(attachments.len()) } else { Hashed::Digests(&digests) };
-    let rev = edit.body.revision_with(edit.deleted, parent.as_ref(), hashed);
+    let rev = edit.body.revision(edit.deleted, parent.as_ref(), &digests);
     assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
     if guard.is_late(transaction, &edit.id, &rev, &loaded)? {
         return Ok(Err(EditError::Purged));

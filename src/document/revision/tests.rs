@@ -168,12 +168,3 @@ fn order_is_generation_then_bytes() {
     let texts = revs.map(|r| r.to_string());
     assert_eq!(texts, ["2-a", "2-aa", "2-b", "2-ff000000000000000000000000000000", "10-a"]);
 }
-
-#[test]
-fn a_document_made_again_counts_its_attachments_without_their_content() {
-    let tombstone = Revision::parse("2-87c2df13f333e26a238b317d8704d6c5").unwrap();
-    let body = encode_body(&Object::new());
-    let again = |count| compute_with(false, Some(&tombstone), BodyTerm::Written(&body), Hashed::Count(count));
-    assert_eq!(again(1).to_string(), "3-d66370fb3153340ff0fdfa7320fa7afe");
-    assert_eq!(again(0), compute(false, Some(&tombstone), &body, &[]));
-}
