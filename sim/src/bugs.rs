@@ -116,7 +116,6 @@ pub const BOARD: &[Entry] = &[
     // I13: the index of a declared selector, too.
     node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I13", "I17", "I18"]),
     node(Mutation::SearchHitStays, "a deleted document is still found by a search", &["I18"]),
-    node(Mutation::SearchPositionFirst, "a search index's position is durable before its segment", &["I18"]),
     node(Mutation::StoredSumStays, "the stored sum of rows stays when one of them changes", &["I17"]),
     node(Mutation::SelectorIndexTrusted, "the index of a selector is taken for complete", &["I13"]),
     node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),
@@ -280,6 +279,7 @@ pub const UNCAUGHT: &[Entry] = &[
         "a journal segment goes before the store has it",
         &["I1", "I3", "I6", "I10", "I15", "I27"],
     ),
+    node(Mutation::SearchPositionFirst, "a search index's position is durable before its segment", &["I18"]),
     scene(
         Scene::Purges,
         Mutation::LateEditStored,
