@@ -49,8 +49,8 @@ class Step:
             command = f"nice -n 10 {command}" if not command.startswith("!") else command[1:]
         log = LOGS / f"{self.name}.log"
         with log.open("w") as out:
-            code = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, stdout=out,
-                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
+            code = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env={**NODE, **os.environ},
+                                  stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
         self.seconds = time.monotonic() - started
         lines = log.read_text(errors="replace").strip().splitlines()
         totals = [PASSED.fullmatch(line.strip()) for line in lines]
@@ -63,69 +63,93 @@ class Step:
         self.state = "failed" if code else "passed"
 
 
-def steps():
-    """All steps, in the order in which they start where nothing else decides."""
-    release = ("release",)
-    both = ("release", "sim-build")
+# What users get is built by `scripts/release`; the steps test the same code, optimised less.
+BUILD = "python3 scripts/lib/run_tests.py --profile testing"
+CLIPPY = "cargo clippy --profile testing --workspace --all-targets --locked"
+SIMULATOR = "target/testing/settee-sim"
+# Programs of the build without the simulator, for all steps that run a node.
+NODE = {"SETTEE": "settee", "SETTEE_BENCH": "settee-bench", "SETTEE_CONFORMANCE": "settee-conformance"}
+NODE = {variable: str(ROOT / "target" / "node" / program) for variable, program in NODE.items()}
+
+
+def default_steps():
+    """What every change must pass, in the order in which steps start where nothing else decides."""
+    node, simulator, both = ("build",), ("sim-build",), ("build", "sim-build")
     return [
         Step("format", "build", "cargo fmt --all -- --check"),
         Step("licences", "wait", "python3 scripts/licences"),
         Step("configuration-page", "wait", "python3 scripts/configuration-page --check"),
-        Step("build", "build", "python3 scripts/lib/run_tests.py --build-only"),
-        Step("tests", "compute", "python3 scripts/lib/run_tests.py", ("build",)),
-        # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
-        Step("clippy", "build", "cargo clippy --workspace --all-targets --locked --features sim -- -D warnings",
-             ("build",)),
+        Step("build", "build", f"{BUILD} --build-only --keep target/node"),
+        Step("tests", "compute", BUILD, node),
         # After the tests: both builds leave their programs in the same place.
-        Step("sim-build", "build", "python3 scripts/lib/run_tests.py --build-only --features sim", behind=("tests",)),
-        Step("sim-tests", "compute", "python3 scripts/lib/run_tests.py --features sim", ("sim-build",)),
-        Step("release", "build", "bash scripts/lib/build-release", behind=("sim-build",)),
-        Step("seeds", "compute", "target/debug/settee-sim run --seeds ${SEEDS:-300}", ("sim-build",)),
-        Step("cluster-seeds", "compute", "target/debug/settee-sim run --cluster --seeds ${CLUSTER_SEEDS:-50}",
-             ("sim-build",)),
-        Step("two-clusters", "compute",
-             "target/debug/settee-sim run --scene two-clusters --seeds ${PAIR_SEEDS:-10}", ("sim-build",)),
-        Step("planted", "compute", "target/debug/settee-sim planted --known sim/board.json", ("sim-build",)),
-        Step("cases", "compute", "target/debug/settee-sim cases --seeds ${CASE_SEEDS:-2}", ("sim-build",)),
-        Step("conformance", "wait", "bash scripts/conformance PORT", release),
-        Step("conformance-follow", "wait", "bash scripts/conformance PORT --follow", release),
-        Step("conformance-faults", "wait", "python3 scripts/conformance-faults", release),
-        Step("outer", "wait", "target/debug/settee-sim outer 4 5 6 --binary target/release/settee --port PORT", both),
-        Step("kill9", "wait", "python3 scripts/kill9 --rounds ${KILLS:-10}", release),
+        Step("sim-build", "build", f"{BUILD} --build-only --features sim", behind=("tests",)),
+        # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
+        Step("clippy", "build", f"{CLIPPY} --features sim -- -D warnings", node),
+        Step("sim-tests", "compute", f"{BUILD} --features sim", simulator),
+        Step("seeds", "compute", f"{SIMULATOR} run --seeds ${{SEEDS:-300}}", simulator),
+        Step("cluster-seeds", "compute", f"{SIMULATOR} run --cluster --seeds ${{CLUSTER_SEEDS:-50}}", simulator),
+        Step("two-clusters", "compute", f"{SIMULATOR} run --scene two-clusters --seeds ${{PAIR_SEEDS:-10}}", simulator),
+        Step("planted", "compute", f"{SIMULATOR} planted --known sim/board.json", simulator),
+        Step("cases", "compute", f"{SIMULATOR} cases --seeds ${{CASE_SEEDS:-2}}", simulator),
+        Step("conformance", "wait", "bash scripts/conformance PORT", node),
+        Step("conformance-follow", "wait", "bash scripts/conformance PORT --follow", node),
+        Step("conformance-faults", "wait", "python3 scripts/conformance-faults", node),
+        Step("outer", "wait", f"{SIMULATOR} outer 4 5 6 --binary $SETTEE --port PORT", both),
+        Step("kill9", "wait", "python3 scripts/kill9 --rounds ${KILLS:-10}", node),
         Step("chaos", "wait",
-             "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", release),
-        Step("iso-codes", "wait", "python3 scripts/load-iso-codes", release),
+             "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", node),
+        Step("iso-codes", "wait", "python3 scripts/load-iso-codes", node),
         Step("timeline-browser", "wait", "python3 scripts/timeline-browser", both, ("chromium", "chromedriver")),
-        Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", release,
-             ("chromium", "chromedriver", "npm")),
-        Step("page-browser", "wait", "python3 scripts/page-browser", release, ("chromium", "chromedriver")),
-        Step("fauxton", "wait", "python3 scripts/page-browser fauxton --no-axe --no-pictures", release,
-             ("chromium", "chromedriver", "npm"), ("long",)),
+        Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", node, ("chromium", "chromedriver", "npm")),
+        Step("page-browser", "wait", "python3 scripts/page-browser", node, ("chromium", "chromedriver")),
+    ]
+
+
+def quick_steps():
+    """While one works on a change."""
+    return [
         Step("quick-clippy", "build", "python3 scripts/lib/changed.py clippy", (), (), ("quick",)),
         Step("quick-tests", "build", "!python3 scripts/lib/changed.py test", ("quick-clippy",), (), ("quick",)),
-        Step("clippy-plain", "build", "cargo clippy --workspace --all-targets --locked -- -D warnings", (), (), ("long",)),
-        Step("doc-tests", "build", "cargo test --workspace --locked --doc", (), (), ("long",)),
-        Step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", release, ("npm",), ("long",)),
-        Step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, ("npm",), ("long",)),
-        Step("conformance-cluster", "wait", "bash scripts/conformance-cluster", release, (), ("long",)),
-        Step("bitrot", "wait", "python3 scripts/bitrot --rounds 100 --docs 200", release, (), ("long",)),
-        Step("full-disk", "wait", "python3 scripts/full-disk", release, (), ("long",)),
-        Step("fuzz-http-long", "wait", "python3 scripts/fuzz-http --seconds ${LONG_FUZZ_HTTP_SECONDS:-3600}", release, (),
-             ("long",)),
-        Step("hostile", "wait", "python3 scripts/hostile", release, (), ("long",)),
-        Step("kill9-long", "wait", "python3 scripts/kill9 --rounds 200", release, (), ("long",)),
-        Step("seeds-long", "compute", "target/debug/settee-sim run --seeds ${LONG_SEEDS:-5000} --from 1001",
-             ("sim-build",), (), ("long",)),
-        Step("cluster-seeds-long", "compute",
-             "target/debug/settee-sim run --cluster --seeds ${LONG_CLUSTER_SEEDS:-1000} --from 1001", ("sim-build",), (),
-             ("long",)),
-        Step("planted-shrink", "compute", "target/debug/settee-sim planted --shrink", ("sim-build",), (), ("long",)),
-        Step("migrate", "wait", "python3 scripts/migrate --port PORT", release, ("npm",), ("long",)),
-        Step("package", "wait", "python3 scripts/package-test", release, ("dpkg-deb",), ("long",)),
-        Step("monitoring", "wait", "python3 scripts/monitoring-check", release, ("prometheus", "promtool"), ("long",)),
-        Step("many-databases", "wait", "python3 scripts/many-databases", release, (), ("long",)),
-        Step("load-million", "wait", "python3 scripts/load-million", release, (), ("long",)),
     ]
+
+
+def long_steps():
+    """What takes a night."""
+    node, simulator, both = ("build",), ("sim-build",), ("build", "sim-build")
+
+    def step(name, kind, command, after=(), needs=()):
+        return Step(name, kind, command, after, needs, ("long",))
+
+    return [
+        step("clippy-plain", "build", f"{CLIPPY} -- -D warnings"),
+        step("doc-tests", "build", "cargo test --profile testing --workspace --locked --doc"),
+        step("dist", "build", "bash scripts/release"),
+        step("conformance-dist", "wait", "SETTEE=target/dist/release/settee bash scripts/conformance PORT", (*node, "dist")),
+        step("fauxton", "wait", "python3 scripts/page-browser fauxton --no-axe --no-pictures", node,
+             ("chromium", "chromedriver", "npm")),
+        step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", node, ("npm",)),
+        step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, ("npm",)),
+        step("conformance-cluster", "wait", "bash scripts/conformance-cluster", node),
+        step("bitrot", "wait", "python3 scripts/bitrot --rounds 100 --docs 200", node),
+        step("full-disk", "wait", "python3 scripts/full-disk", node),
+        step("fuzz-http-long", "wait", "python3 scripts/fuzz-http --seconds ${LONG_FUZZ_HTTP_SECONDS:-3600}", node),
+        step("hostile", "wait", "python3 scripts/hostile", node),
+        step("kill9-long", "wait", "python3 scripts/kill9 --rounds 200", node),
+        step("seeds-long", "compute", f"{SIMULATOR} run --seeds ${{LONG_SEEDS:-5000}} --from 1001", simulator),
+        step("cluster-seeds-long", "compute",
+             f"{SIMULATOR} run --cluster --seeds ${{LONG_CLUSTER_SEEDS:-1000}} --from 1001", simulator),
+        step("planted-shrink", "compute", f"{SIMULATOR} planted --shrink", simulator),
+        step("migrate", "wait", "python3 scripts/migrate --port PORT", node, ("npm",)),
+        step("package", "wait", "python3 scripts/package-test", node, ("dpkg-deb",)),
+        step("monitoring", "wait", "python3 scripts/monitoring-check", node, ("prometheus", "promtool")),
+        step("many-databases", "wait", "python3 scripts/many-databases", node),
+        step("load-million", "wait", "python3 scripts/load-million", node),
+    ]
+
+
+def steps():
+    """All steps."""
+    return default_steps() + quick_steps() + long_steps()
 
 
 def chosen(words):

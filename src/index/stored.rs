@@ -19,6 +19,7 @@ use crate::limits;
 use crate::shard::{ShardId, bounded_scan};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::wire::codec::{CodecError, Reader, put_bool, put_bytes};
+use crate::wire::message_pack;
 use crate::world::Pool;
 
 /// The form of the records, which the header names; another form of [`Partial`] is another one.
@@ -37,8 +38,7 @@ fn record((reduce, start, block): &Found) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut value = Vec::new();
     put_bool(&mut value, block.end.is_some());
     put_bytes(&mut value, block.end.as_deref().unwrap_or_default());
-    // Invariant: sums are made of numbers, texts, lists and bytes, which always serialize.
-    value.extend(rmp_serde::to_vec_named(&block.sum).expect("a sum serializes"));
+    value.extend(message_pack::encode(&block.sum));
     let is_small = value.len() <= limits::SUM_STORED_BYTES;
     reduce.tag().filter(|_| is_small).map(|tag| (key_of(tag, start), value))
 }
@@ -49,7 +49,7 @@ fn parse(key: &[u8], value: &[u8]) -> Result<Found, StorageError> {
         let reduce = Reduce::of_tag(*tag).ok_or(CodecError::Invalid("function"))?;
         let mut reader = Reader::new(value);
         let (has_end, end) = (reader.bool()?, reader.bytes()?.to_vec());
-        let sum: Partial = rmp_serde::from_slice(reader.rest()).map_err(|_| CodecError::Invalid("sum"))?;
+        let sum: Partial = message_pack::decode(reader.rest()).map_err(|_| CodecError::Invalid("sum"))?;
         Ok((reduce, start.to_vec(), Block { end: has_end.then_some(end), sum, settled: true }))
     };
     read().map_err(damaged("sum"))

@@ -9,6 +9,8 @@ pub const CLUSTER_MESSAGE_BYTES: usize = 1 << 30;
 pub const CLUSTER_OLD_BODY_BYTES: usize = 64 << 20;
 /// Bytes of larger bodies that all links of a node hold at once, until the calls are answered. A larger one takes all.
 pub const CLUSTER_BODIES_BYTES: usize = 64 << 20;
+/// Lists and maps within each other in a value that is read from a message or record.
+pub const MESSAGE_DEPTH_MAX: usize = 1024;
 /// How long a rebalance waits for the other nodes to say whether they were asked for one later.
 pub const REBALANCE_ANSWERS: Duration = Duration::from_secs(2);
 /// Purged revisions that a copy keeps in memory, the last ones, 8 bytes each: an edit that reaches it behind a purge of

@@ -26,6 +26,7 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::limits;
 use crate::storage::{Direction, StorageError, View, WriteView};
+use crate::wire::message_pack::{self, encode};
 
 /// A tombstone that is the only leaf of its document.
 pub type Tombstone = (DocId, Revision);
@@ -94,13 +95,8 @@ struct Marker {
     path: RevPath,
 }
 
-fn encode(value: &impl Serialize) -> Vec<u8> {
-    // Invariant: it is made of numbers, texts and lists, which always serialize.
-    rmp_serde::to_vec_named(value).expect("a collection log serializes")
-}
-
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
-    rmp_serde::from_slice(bytes).map_err(|why| StorageError::Corrupt(format!("what was forgotten: {why}")))
+    message_pack::decode(bytes).map_err(|why| StorageError::Corrupt(format!("what was forgotten: {why}")))
 }
 
 fn marker_key(shard: ShardId, id: &DocId) -> Vec<u8> {

@@ -6,6 +6,7 @@ pub mod codec;
 pub mod dial;
 pub mod hex;
 pub mod iso_time;
+pub mod message_pack;
 mod outgoing;
 pub mod tls;
 pub mod url;

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{Edit, EditAttachment, EditOp, ShardError};
 use crate::storage::{CommitError, Direction, StorageError};
+use crate::wire::message_pack;
 
 /// Which changes of a copy to read.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -343,13 +344,12 @@ pub(in crate::coordinator) fn is_of_later_build(error: &ShardError) -> bool {
 
 /// Writes a message.
 pub(in crate::coordinator) fn encode(message: &impl Serialize) -> Bytes {
-    // Invariant: messages are made of numbers, texts, lists and bytes, which always serialize.
-    Bytes::from(rmp_serde::to_vec_named(message).expect("a message serializes"))
+    Bytes::from(message_pack::encode(message))
 }
 
 /// Reads a message.
 pub(in crate::coordinator) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    rmp_serde::from_slice(bytes).map_err(|error| format!("a message cannot be read: {error}"))
+    message_pack::decode(bytes).map_err(|error| format!("a message cannot be read: {error}"))
 }
 
 #[cfg(test)]
