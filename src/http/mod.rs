@@ -43,4 +43,6 @@ pub use request::{Request, Verb};
 pub use response::{ChunkSink, Reply, ReplyBody};
 
 #[cfg(test)]
+mod openapi_tests;
+#[cfg(test)]
 mod tests;
