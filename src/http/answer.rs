@@ -10,7 +10,7 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER, SET_COOKIE,
 };
 use http::{HeaderMap, Method, StatusCode};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::Context;
 use super::bodies::Share;
@@ -62,6 +62,10 @@ impl Default for Told {
     }
 }
 
+/// Told when the connection of a request is to be cut.
+#[derive(Clone, Default)]
+pub struct Cut(pub Arc<Notify>);
+
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 /// `secure`: it came by TLS.
 pub async fn answer(
@@ -72,6 +76,7 @@ pub async fn answer(
 ) -> http::Response<Body> {
     let began = context.env.now();
     let (mut parts, body) = request.into_parts();
+    let cut = parts.extensions.remove::<Cut>().unwrap_or_default();
     let placed = vhost::apply(&context.config, &mut parts);
     forwarded::apply(&context.config, &mut parts.headers);
     let id = request_id(&context, &parts.headers);
@@ -118,6 +123,9 @@ pub async fn answer(
     context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line);
+    if let Some(streamed) = &reply.held {
+        context.streams.enter(peer.ip(), cut.0, streamed);
+    }
     let slow = Slow::of(&context, &line, endpoint, (began, cost));
     let mut response = into_response(&context, peer, held, reply, slow);
     if is_named {

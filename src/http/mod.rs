@@ -31,6 +31,7 @@ pub mod server;
 pub mod slow;
 mod slow_log;
 pub mod stats;
+pub mod streams;
 pub mod uuid;
 mod vhost;
 pub mod waiting;

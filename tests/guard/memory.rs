@@ -178,3 +178,35 @@ fn a_selector_has_so_many_terms_and_others_are_answered_while_it_is_looked_for()
     }
     assert_eq!(status_of(slow), 200);
 }
+
+/// Sends a GET of the administrator and reads nothing.
+fn ask_and_wait(node: &Program, target: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(node.address).expect("the node listens");
+    stream.write_all(&request(ADMIN, "GET", target, &[], "")).expect("the node reads");
+    stream
+}
+
+/// Was: 3 GB for 60 such clients.
+#[test]
+fn feeds_and_lists_of_large_documents_that_nobody_reads_hold_no_gigabytes() {
+    let node = Program::start(&[]);
+    let text = "x".repeat(7_000_000);
+    for n in 0..8 {
+        node.must("PUT", &format!("/d/{n}"), &format!(r#"{{"text":"{text}"}}"#));
+    }
+    let rest = node.peak_mb();
+    let targets = [
+        "/d/_changes?include_docs=true",
+        "/d/_all_docs?include_docs=true",
+        "/d/_changes?include_docs=true&feed=continuous",
+    ];
+    let held: Vec<TcpStream> = (0..90).map(|n| ask_and_wait(&node, targets[n % targets.len()])).collect();
+    std::thread::sleep(Duration::from_secs(8));
+    // Who reads is answered, though by the same address.
+    let answer = node.must("GET", "/d/_changes?include_docs=true", "");
+    assert_eq!(answer.json()["results"].as_array().map(Vec::len), Some(8));
+    assert!(answer.body.len() > 56_000_000);
+    let grown = node.peak_mb() - rest;
+    assert!(grown < GROWTH_MB, "{grown} MB");
+    drop(held);
+}
