@@ -44,6 +44,8 @@ pub use request::{Request, Verb};
 pub use response::{ChunkSink, Reply, ReplyBody};
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod openapi_tests;
 #[cfg(test)]
 mod tests;
