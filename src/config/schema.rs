@@ -171,6 +171,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
     ("log", Word(&["text", "json"]), &["format"]),
+    ("log", Switch, &["audit"]),
     ("log", Levels, &["levels"]),
     ("log", Number, &["slow_ms", "slow_request_ms"]),
     ("nouveau", Switch, &["enable"]),

@@ -52,13 +52,15 @@ struct Told {
     renewed: Option<String>,
     /// The name of the caller.
     user: Option<String>,
+    /// Whether a server administrator asks for a change that is written to the audit log.
+    is_audited: bool,
     /// The kind of the request.
     endpoint: &'static str,
 }
 
 impl Default for Told {
     fn default() -> Told {
-        Told { renewed: None, user: None, endpoint: "refused" }
+        Told { renewed: None, user: None, is_audited: false, endpoint: "refused" }
     }
 }
 
@@ -114,7 +116,7 @@ pub async fn answer(
     if let (true, Some(source)) = (has_body && !parts.headers.contains_key(http::header::EXPECT), source) {
         skip_rest(&context, source).await;
     }
-    let Told { renewed, user, endpoint } = told;
+    let Told { renewed, user, is_audited, endpoint } = told;
     reply = with_session(&context, secure, renewed, reply);
     handle::token::keep(&context, &parts.headers, secure, &mut reply);
     jsonp::wrap(&mut reply, callback.as_deref());
@@ -123,6 +125,9 @@ pub async fn answer(
     context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line);
+    if is_audited {
+        request_log::audit(&context.config, &line);
+    }
     if let Some(streamed) = &reply.held {
         context.streams.enter(peer.ip(), cut.0, streamed);
     }
@@ -145,7 +150,7 @@ fn with_session(context: &Context, secure: bool, renewed: Option<String>, reply:
 }
 
 /// What is checked before the handler, in this order: the framing, the target, credentials, the outermost door, the path, rights on
-/// the server, the method. `told`: what the answer and the log need to know of it.
+/// the server, the method. `told`: what the answer and its lines in the log need to know of it.
 async fn checked(
     context: &Context,
     parts: &http::request::Parts,
@@ -173,6 +178,7 @@ async fn checked(
     let identified = context.authenticator.authenticate(credentials).await?;
     (request.user, told.renewed) = (identified.user, identified.renewed);
     told.user.clone_from(&request.user.name);
+    told.is_audited = request.user.is_server_admin() && request_log::is_administrative(&endpoint, request.verb);
     handle::admit(context, &endpoint, &request)?;
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
