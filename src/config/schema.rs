@@ -197,7 +197,11 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
             "max_history",
         ],
     ),
-    ("replicator", Switch, &["use_bulk_get", "use_checkpoints", "update_docs", "verify_ssl_certificates"]),
+    (
+        "replicator",
+        Switch,
+        &["use_bulk_get", "use_checkpoints", "update_docs", "verify_ssl_certificates", "seal_credentials"],
+    ),
     (
         "replicator",
         Text,

@@ -26,6 +26,7 @@ mod progress;
 mod remote;
 pub mod request;
 mod scheduler;
+pub mod sealed;
 mod trust;
 mod tuning;
 
