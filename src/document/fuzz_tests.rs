@@ -72,6 +72,7 @@ fn fuzz_json_is_read_as_by_serde_json() {
         let (ours, theirs) = (json::parse(text), serde_json::from_slice::<serde_json::Value>(text));
         json::is_too_deep(text);
         json::has_integer_out_of_range(text);
+        json::tree_bytes(text);
         match (ours, theirs) {
             (Ok(ours), Ok(theirs)) => {
                 let written = ours.to_vec();

@@ -68,6 +68,14 @@ pub const CHANGES_FIRST_DOCS: usize = 4;
 /// Bytes of documents at which a page of a feed ends.
 pub const CHANGES_PAGE_BYTES: usize = 4 << 20;
 
+// ---- memory of answers to replications ----
+
+/// Bytes of memory that the values of an answer may take before they are made in turn; what all may is
+/// [`JSON_VALUES_BYTES_MAX`].
+pub const REPLICATION_VALUES_BYTES: u64 = 32 << 20;
+/// Answers beyond that whose values are in memory at one time, of all replications of a node.
+pub const REPLICATION_LARGE_ANSWERS: usize = 2;
+
 // ---- time of queries ----
 
 /// Terms and listed values of one selector: a document is compared with each, 100 ns apiece. CouchDB has no such limit.

@@ -16,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod job;
 pub mod jobs;
+mod large;
 mod local;
 pub mod migrate;
 mod multipart;

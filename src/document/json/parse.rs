@@ -7,7 +7,7 @@
 use num_bigint::BigInt;
 
 use super::{JsonError, NEEDS_CARE, Object, Value};
-use crate::limits::JSON_DEPTH_MAX;
+use crate::limits::{JSON_CONTAINER_BYTES, JSON_DEPTH_MAX, JSON_TOKEN_BYTES};
 
 /// Characters of a number from which the reference stops using the C library's reader (see `float`).
 const LONG_NUMBER_CHARS: usize = 32;
@@ -32,6 +32,23 @@ pub fn is_too_deep(text: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// Bytes of memory that the values of a text take about, once it is parsed, beside those of the text itself.
+pub fn tree_bytes(text: &[u8]) -> usize {
+    let (mut bytes, mut in_string, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b',' | b':' => bytes += JSON_TOKEN_BYTES as usize,
+            b'[' | b'{' => bytes += JSON_TOKEN_BYTES as usize + JSON_CONTAINER_BYTES as usize,
+            _ => {}
+        }
+    }
+    bytes
 }
 
 /// Whether an integer of a text that cannot be parsed is beyond the range of a double. Larger ones are refused, and the
