@@ -21,6 +21,7 @@ use crate::http::secure;
 use crate::http::server::Server;
 use crate::http::slow::SlowRequests;
 use crate::http::stats::Stats;
+use crate::http::streams::Streams;
 use crate::http::uuid::Uuids;
 use crate::http::{self, Context, Problem};
 use crate::limits;
@@ -135,6 +136,7 @@ impl Node {
             uuids: Uuids::new(env, config),
             bodies: crate::http::bodies::Bodies::new(),
             answers: Arc::default(),
+            streams: Streams::new(env.clone()),
             stats: Stats::new(env),
             slow: SlowRequests::default(),
             assets: Forms::default(),

@@ -259,7 +259,19 @@ const CHECKS: &[Check] = &[
         let at = "/_node/_local/_config/chttpd/max_uri_length";
         c.put(at, "\"many\"").status == 400 && c.get(at).status == 404
     }),
-    ("two `Host` headers", |c| c.send("GET", "/", &["Host: other"], "").status == 400),
+    ("an integer beyond the range of a double", |c| {
+        let answer = c.put("/d/large", &format!("{{\"n\":{}}}", "9".repeat(309)));
+        answer.status == 400 && answer.body.contains("beyond the range of a double")
+    }),
+    ("a request of HTTP/1.1 without `Host`, or with two", |c| {
+        let two = c.send("GET", "/", &["Host: other"], "");
+        let mut stream = TcpStream::connect(c.to).expect("the node listens");
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the node reads");
+        let mut none = String::new();
+        // It ends, because the connection is closed.
+        stream.read_to_string(&mut none).expect("the node answers");
+        two.status == 400 && none.starts_with("HTTP/1.1 400")
+    }),
     ("`r=x`, `w=x`", |c| {
         c.put("/d/w?w=x", "{}").status == 400 && c.get("/d/w").status == 404 && c.get("/d/a?r=x").status == 400
     }),

@@ -349,5 +349,17 @@ pub(super) fn veil(vault: &[u8; 32], bytes: &mut [u8]) {
     }
 }
 
+/// The fuzz target of first greetings.
+#[cfg(test)]
+pub(super) fn fuzz_greetings() {
+    let mut hello = [&[HELLO], MAGIC, &[1, 9][..], &[7; 32]].concat();
+    ["", "a@b", "127.0.0.1:9100", "c@d"].iter().for_each(|text| put_str(&mut hello, text));
+    crate::world::fuzz::Fuzz::new("greetings", [hello]).run(|bytes| {
+        if let Ok(hello) = Hello::decode(bytes) {
+            assert!(hello.key.len() + hello.address.len() + hello.target.len() <= bytes.len());
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests;

@@ -62,7 +62,7 @@ pub fn make_token(env: &Env, cluster_secret: &str, node: &str) -> String {
 }
 
 /// The public and the secret half of a token.
-fn read_token(token: &str) -> Option<(String, Vec<u8>)> {
+pub(super) fn read_token(token: &str) -> Option<(String, Vec<u8>)> {
     let (key, secret) = token.trim().strip_prefix(TOKEN)?.split_once('-')?;
     (key.len() == 32).then_some(())?;
     hex::decode(key)?;

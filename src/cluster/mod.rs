@@ -30,6 +30,8 @@ use crate::world::{Env, Instant, Listener, cost};
 mod api;
 mod counters;
 mod frame;
+#[cfg(test)]
+mod fuzz_tests;
 mod gossip;
 mod handshake;
 mod join;

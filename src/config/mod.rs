@@ -24,6 +24,8 @@ pub mod ini;
 pub mod schema;
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod tests;
 
 /// All settings: section, key, value.

@@ -171,6 +171,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ),
     ("log", Word(LEVELS), &["level", "requests"]),
     ("log", Word(&["text", "json"]), &["format"]),
+    ("log", Switch, &["audit"]),
     ("log", Levels, &["levels"]),
     ("log", Number, &["slow_ms", "slow_request_ms"]),
     ("nouveau", Switch, &["enable"]),
@@ -196,7 +197,11 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
             "max_history",
         ],
     ),
-    ("replicator", Switch, &["use_bulk_get", "use_checkpoints", "update_docs", "verify_ssl_certificates"]),
+    (
+        "replicator",
+        Switch,
+        &["use_bulk_get", "use_checkpoints", "update_docs", "verify_ssl_certificates", "seal_credentials"],
+    ),
     (
         "replicator",
         Text,

@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use lazy::{Lazy, parse_lazily};
-pub use parse::{check, is_too_deep, parse};
+pub use parse::{check, has_integer_out_of_range, is_too_deep, parse, tree_bytes};
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]

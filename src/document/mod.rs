@@ -6,6 +6,8 @@
 pub mod collate;
 pub mod draft;
 pub mod erlang_order;
+#[cfg(test)]
+mod fuzz_tests;
 pub mod id;
 pub mod json;
 pub mod render;

@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use futures_util::{StreamExt, TryStreamExt};
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER, SET_COOKIE};
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER, SET_COOKIE,
+};
 use http::{HeaderMap, Method, StatusCode};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::Context;
 use super::bodies::Share;
@@ -50,15 +52,21 @@ struct Told {
     renewed: Option<String>,
     /// The name of the caller.
     user: Option<String>,
+    /// Whether a server administrator asks for a change that is written to the audit log.
+    is_audited: bool,
     /// The kind of the request.
     endpoint: &'static str,
 }
 
 impl Default for Told {
     fn default() -> Told {
-        Told { renewed: None, user: None, endpoint: "refused" }
+        Told { renewed: None, user: None, is_audited: false, endpoint: "refused" }
     }
 }
+
+/// Told when the connection of a request is to be cut.
+#[derive(Clone, Default)]
+pub struct Cut(pub Arc<Notify>);
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 /// `secure`: it came by TLS.
@@ -70,6 +78,7 @@ pub async fn answer(
 ) -> http::Response<Body> {
     let began = context.env.now();
     let (mut parts, body) = request.into_parts();
+    let cut = parts.extensions.remove::<Cut>().unwrap_or_default();
     let placed = vhost::apply(&context.config, &mut parts);
     forwarded::apply(&context.config, &mut parts.headers);
     let id = request_id(&context, &parts.headers);
@@ -99,7 +108,7 @@ pub async fn answer(
     let outcome = match (cors::preflight(&context.config, &parts.method, &parts.headers), placed) {
         (Some(reply), _) => Ok(reply),
         (None, Err(problem)) => Err(problem),
-        (None, Ok(())) => cost::counted(Arc::clone(&cost), checked(&context, &parts.uri, request, &mut told)).await,
+        (None, Ok(())) => cost::counted(Arc::clone(&cost), checked(&context, &parts, request, &mut told)).await,
     };
     let mut reply =
         outcome.unwrap_or_else(|problem| refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)));
@@ -107,7 +116,7 @@ pub async fn answer(
     if let (true, Some(source)) = (has_body && !parts.headers.contains_key(http::header::EXPECT), source) {
         skip_rest(&context, source).await;
     }
-    let Told { renewed, user, endpoint } = told;
+    let Told { renewed, user, is_audited, endpoint } = told;
     reply = with_session(&context, secure, renewed, reply);
     handle::token::keep(&context, &parts.headers, secure, &mut reply);
     jsonp::wrap(&mut reply, callback.as_deref());
@@ -116,6 +125,12 @@ pub async fn answer(
     context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line);
+    if is_audited {
+        request_log::audit(&context.config, &line);
+    }
+    if let Some(streamed) = &reply.held {
+        context.streams.enter(peer.ip(), cut.0, streamed);
+    }
     let slow = Slow::of(&context, &line, endpoint, (began, cost));
     let mut response = into_response(&context, peer, held, reply, slow);
     if is_named {
@@ -134,9 +149,16 @@ fn with_session(context: &Context, secure: bool, renewed: Option<String>, reply:
     }
 }
 
-/// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
-/// the server, the method. `told`: what the answer and the log need to know of it.
-async fn checked(context: &Context, uri: &http::Uri, mut request: Request, told: &mut Told) -> Result<Reply> {
+/// What is checked before the handler, in this order: the framing, the target, credentials, the outermost door, the path, rights on
+/// the server, the method. `told`: what the answer and its lines in the log need to know of it.
+async fn checked(
+    context: &Context,
+    parts: &http::request::Parts,
+    mut request: Request,
+    told: &mut Told,
+) -> Result<Reply> {
+    check_framing(parts.version, &request.headers)?;
+    let uri = &parts.uri;
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
     if target_bytes > context.config.http_u64("max_uri_length", limits::HTTP_URI_BYTES) {
         return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
@@ -147,7 +169,6 @@ async fn checked(context: &Context, uri: &http::Uri, mut request: Request, told:
     if !uri.query().is_none_or(json_is_text) {
         return Err(Problem::invalid_json());
     }
-    check_framing(&request.headers)?;
     let endpoint = route(&request.raw_path);
     if request.method == "OPTIONS" && endpoint.takes_options_for_get() {
         request.verb = Verb::Get;
@@ -157,6 +178,7 @@ async fn checked(context: &Context, uri: &http::Uri, mut request: Request, told:
     let identified = context.authenticator.authenticate(credentials).await?;
     (request.user, told.renewed) = (identified.user, identified.renewed);
     told.user.clone_from(&request.user.name);
+    told.is_audited = request.user.is_server_admin() && request_log::is_administrative(&endpoint, request.verb);
     handle::admit(context, &endpoint, &request)?;
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
@@ -169,20 +191,31 @@ async fn checked(context: &Context, uri: &http::Uri, mut request: Request, told:
     handle(context, endpoint, request).await
 }
 
-/// What two servers in a row could understand differently is refused: two hosts, and codings of the transfer but
-/// `chunked`, which are not undone here.
-fn check_framing(headers: &HeaderMap) -> Result<()> {
-    if headers.get_all(http::header::HOST).iter().count() > 1 {
-        return Err(Problem::bad_request("more than one Host header"));
+/// What two servers in a row could understand differently is refused: no host (RFC 9112, 3.2), two hosts, and codings of
+/// the transfer but `chunked`, which are not undone here.
+fn check_framing(version: http::Version, headers: &HeaderMap) -> Result<()> {
+    match headers.get_all(http::header::HOST).iter().count() {
+        0 if version == http::Version::HTTP_11 => {
+            return Err(closing(Problem::bad_request("a request of HTTP/1.1 has a Host header")));
+        }
+        0 | 1 => {}
+        _ => return Err(closing(Problem::bad_request("more than one Host header"))),
     }
     let codings = headers.get_all(http::header::TRANSFER_ENCODING);
     match codings.iter().all(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
         true => Ok(()),
         false => {
             let reason = "Only the transfer coding `chunked` is understood.";
-            Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason))
+            Err(closing(Problem::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)))
         }
     }
+}
+
+/// A refusal after which no further request of the connection is read: where a server in front understood the request
+/// differently, what follows may be another client's.
+fn closing(mut problem: Problem) -> Problem {
+    problem.headers.push((CONNECTION, HeaderValue::from_static("close")));
+    problem
 }
 
 /// The method that counts. An override is heeded on POST only, and only for these exact names.
@@ -343,7 +376,8 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     policy::harden(config, base, headers);
     if parts.headers.get("prefer").is_some_and(|value| value == "return=minimal") {
         let kept = config.list("chttpd", "prefer_minimal", MINIMAL);
-        let kept = |name: &HeaderName| kept.iter().any(|k| k.eq_ignore_ascii_case(name.as_str()));
+        let kept =
+            |name: &HeaderName| *name == CONNECTION || kept.iter().any(|k| k.eq_ignore_ascii_case(name.as_str()));
         let dropped: Vec<HeaderName> = headers.keys().filter(|name| !kept(name)).cloned().collect();
         for name in dropped {
             headers.remove(name);

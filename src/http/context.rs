@@ -10,6 +10,7 @@ use super::problem::Result;
 use super::request::Request;
 use super::slow::SlowRequests;
 use super::stats::Stats;
+use super::streams::Streams;
 use super::uuid::Uuids;
 use super::waiting::Waiting;
 use crate::auth::access::{self, Class};
@@ -42,6 +43,8 @@ pub struct Context {
     pub bodies: Arc<Bodies>,
     /// The memory of answers that wait to be taken.
     pub answers: Arc<Waiting>,
+    /// The memory of answers that are made while they are taken.
+    pub streams: Arc<Streams>,
     /// Counts what was done.
     pub stats: Stats,
     /// The requests that took longest lately.

@@ -31,6 +31,7 @@ pub mod server;
 pub mod slow;
 mod slow_log;
 pub mod stats;
+pub mod streams;
 pub mod uuid;
 mod vhost;
 pub mod waiting;
@@ -42,5 +43,9 @@ pub use query::Query;
 pub use request::{Request, Verb};
 pub use response::{ChunkSink, Reply, ReplyBody};
 
+#[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
+mod openapi_tests;
 #[cfg(test)]
 mod tests;

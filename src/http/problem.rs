@@ -69,10 +69,14 @@ impl Problem {
         Problem::bad_request("invalid UTF-8 JSON")
     }
 
-    /// 400 for a body that cannot be read as JSON: [`Problem::invalid_json`], unless it is only nested too deeply.
+    /// 400 for a body that cannot be read as JSON: [`Problem::invalid_json`], unless it is only nested too deeply or has
+    /// an integer that is too large.
     pub fn unread_json(text: &[u8]) -> Problem {
-        match json::is_too_deep(text) {
-            true => Problem::bad_request(format!("JSON is nested deeper than {} levels", limits::JSON_DEPTH_MAX)),
+        if json::is_too_deep(text) {
+            return Problem::bad_request(format!("JSON is nested deeper than {} levels", limits::JSON_DEPTH_MAX));
+        }
+        match json::has_integer_out_of_range(text) {
+            true => Problem::bad_request("JSON has an integer beyond the range of a double"),
             false => Problem::invalid_json(),
         }
     }

@@ -2,11 +2,16 @@
 //!
 //! A line has the path as it was sent and no query, because parameters may hold what is secret. It is written when the
 //! head of the answer is ready: a feed's line tells how long it took to begin.
+//!
+//! What server administrators change beside documents has a line of its own (`log/audit`), whatever `log/requests` says.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Context;
+use super::request::Verb;
+use super::route::{Endpoint, InDatabase};
+use crate::config::Config;
 use crate::limits;
 
 /// What a line tells.
@@ -39,5 +44,80 @@ pub(super) fn tell(context: &Context, line: &RequestLine<'_>) {
         "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => at!(error),
         "none" => {}
         _ => at!(info),
+    }
+}
+
+/// Whether a request changes what only administrators change: the node, the cluster, a database as a whole, who may do
+/// what, code that runs on the node.
+pub(super) fn is_administrative(endpoint: &Endpoint, verb: Verb) -> bool {
+    if verb == Verb::Get {
+        return false;
+    }
+    match endpoint {
+        Endpoint::ClusterSetup
+        | Endpoint::Cluster(_)
+        | Endpoint::Reshard(_)
+        | Endpoint::Node(_)
+        | Endpoint::Replicate
+        | Endpoint::ReloadQueryServers => true,
+        Endpoint::In(database, at) => match at {
+            InDatabase::Database => verb != Verb::Post,
+            InDatabase::Security
+            | InDatabase::RevsLimit
+            | InDatabase::Purge
+            | InDatabase::PurgedInfosLimit
+            | InDatabase::Compact(_)
+            | InDatabase::SyncShards
+            | InDatabase::Snapshot
+            | InDatabase::Restore => true,
+            InDatabase::Document(id) | InDatabase::Attachment(id, _) => {
+                id.starts_with("_design/") || is_system(database)
+            }
+            InDatabase::BulkDocs => is_system(database),
+            InDatabase::Mango(path) => path.first().is_some_and(|first| first == "_index"),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_system(database: &str) -> bool {
+    matches!(database, "_users" | "_replicator" | "_nodes" | "_dbs")
+}
+
+/// Writes the line about what an administrator did, where `log/audit` is on.
+pub(super) fn audit(config: &Config, line: &RequestLine<'_>) {
+    if !config.bool("log", "audit", true) {
+        return;
+    }
+    let RequestLine { method, path, status, user, peer, id, .. } = line;
+    let user = user.as_deref().unwrap_or("-");
+    tracing::info!(target: "audit", method, path, status, user, %peer, id, "administrator");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verb, is_administrative};
+    use crate::http::route::route;
+
+    #[test]
+    fn what_administrators_change_is_told_from_what_users_do() {
+        let is = |verb, path| is_administrative(&route(path), verb);
+        for path in [
+            "/_node/_local/_config/a/b",
+            "/db",
+            "/db/_security",
+            "/db/_design/d",
+            "/_users/org.couchdb.user:a",
+            "/_cluster/x",
+            "/db/_index",
+        ] {
+            assert!(is(Verb::Put, path) && !is(Verb::Get, path), "{path}");
+        }
+        for (verb, path) in
+            [(Verb::Put, "/db/doc"), (Verb::Post, "/db"), (Verb::Post, "/db/_bulk_docs"), (Verb::Post, "/_session")]
+        {
+            assert!(!is(verb, path), "{path}");
+        }
     }
 }

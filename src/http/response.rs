@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::problem::{Problem, Result};
 use super::request::Request;
+use super::streams::Held;
 use crate::limits;
 use crate::world::buggify::weigh;
 use crate::world::lock;
@@ -69,7 +70,6 @@ impl std::fmt::Debug for ReplyBody {
 pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
 /// An answer.
-#[derive(Debug)]
 pub struct Reply {
     /// HTTP status.
     pub status: StatusCode,
@@ -77,6 +77,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body.
     pub body: ReplyBody,
+    /// What a streamed body holds, where that is known.
+    pub held: Option<Arc<Held>>,
 }
 
 impl Reply {
@@ -84,7 +86,7 @@ impl Reply {
     pub fn json(status: StatusCode, text: impl Into<Vec<u8>>) -> Reply {
         let mut text = text.into();
         text.push(b'\n');
-        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(text.into()) }
+        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(text.into()), held: None }
     }
 
     /// JSON made by `serde_json`: for small answers of the server.
@@ -99,7 +101,7 @@ impl Reply {
 
     /// No body.
     pub fn empty(status: StatusCode) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(Bytes::new()) }
+        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(Bytes::new()), held: None }
     }
 
     /// 304 for `etag` (with its quotes).
@@ -114,13 +116,18 @@ impl Reply {
 
     /// Bytes of a type that is not negotiated.
     pub fn typed(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Reply {
-        let reply = Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(body.into()) };
+        let reply = Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(body.into()), held: None };
         reply.header(http::header::CONTENT_TYPE, content_type)
     }
 
     /// A stream of chunks, 200 unless changed.
     pub fn stream(chunks: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Reply {
-        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: ReplyBody::Stream(Box::pin(chunks)) }
+        Reply {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: ReplyBody::Stream(Box::pin(chunks)),
+            held: None,
+        }
     }
 
     /// A body written by `make` into a [`ChunkSink`] while the client reads: `make` waits when the client is slow and
@@ -132,8 +139,12 @@ impl Reply {
     {
         let (sender, receiver) = mpsc::channel(limits::HTTP_REPLY_CHUNKS);
         let gathered = Arc::new(Mutex::new(Vec::new()));
-        let future = make(ChunkSink { sender, gathered: gathered.clone() });
-        Reply::stream(Generated { future: Some(Box::pin(future)), receiver, gathered, failure: None })
+        let held = Arc::<Held>::default();
+        let future = make(ChunkSink { sender, gathered: gathered.clone(), held: Arc::clone(&held) });
+        let (front, given) = (Bytes::new(), 0);
+        let future = Some(Box::pin(future) as _);
+        let made = Generated { future, receiver, gathered, failure: None, held: Arc::clone(&held), front, given };
+        Reply { held: Some(held), ..Reply::stream(made) }
     }
 
     /// Waits until a streamed body has its first bytes, or its end: what fails before is answered as any failure, not
@@ -181,19 +192,45 @@ impl Reply {
 impl From<Problem> for Reply {
     fn from(problem: Problem) -> Reply {
         let body = ReplyBody::Full(problem.body());
-        Reply { status: problem.status, headers: problem.headers.into_iter().collect(), body }
+        Reply { status: problem.status, headers: problem.headers.into_iter().collect(), body, held: None }
+    }
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Reply { status, headers, body, held: _ } = self;
+        f.debug_struct("Reply").field("status", status).field("headers", headers).field("body", body).finish()
     }
 }
 
 /// Where a generated body is written to. Small writes are gathered into chunks; what is gathered when the making ends
 /// is sent as the last chunk.
-#[derive(Debug)]
 pub struct ChunkSink {
     sender: mpsc::Sender<Bytes>,
     gathered: Arc<Mutex<Vec<u8>>>,
+    held: Arc<Held>,
 }
 
 impl ChunkSink {
+    /// The page of rows that was written is done with: waits until there is memory for the next one. `shows_docs`: its rows
+    /// come with documents.
+    pub async fn room(&self, shows_docs: bool) -> Result<()> {
+        self.held.room(shows_docs).await
+    }
+
+    /// A page was read that takes so many bytes until it is written.
+    pub fn page(&self, bytes: usize) {
+        self.held.page(bytes);
+    }
+
+    async fn hand_on(&self, chunk: Bytes) -> Result<()> {
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.held.written(chunk.len());
+        self.sender.send(chunk).await.map_err(|_| gone())
+    }
+
     /// Adds bytes; waits when the client has not taken what was written before.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let full = {
@@ -208,13 +245,13 @@ impl ChunkSink {
     /// Sends what is gathered at once: for feeds whose rows must not wait.
     pub async fn flush(&mut self) -> Result<()> {
         let chunk = std::mem::take(&mut *lock(&self.gathered));
-        if chunk.is_empty() { Ok(()) } else { self.sender.send(chunk.into()).await.map_err(|_| gone()) }
+        self.hand_on(chunk.into()).await
     }
 
     /// Sends a chunk as it is, after what was gathered.
     pub async fn send(&mut self, chunk: Bytes) -> Result<()> {
         self.flush().await?;
-        if chunk.is_empty() { Ok(()) } else { self.sender.send(chunk).await.map_err(|_| gone()) }
+        self.hand_on(chunk).await
     }
 }
 
@@ -229,12 +266,34 @@ struct Generated {
     gathered: Arc<Mutex<Vec<u8>>>,
     /// Why the making failed: told after all that was written before.
     failure: Option<Problem>,
+    held: Arc<Held>,
+    /// What is left of a chunk: handed on in small pieces, so that the connection buffers no more than one of them.
+    front: Bytes,
+    /// Bytes of the piece that was handed on last: the client has taken it when the next one is asked for.
+    given: usize,
+}
+
+impl Generated {
+    fn piece(&mut self, chunk: Bytes) -> Poll<Option<Result<Bytes>>> {
+        self.front = chunk;
+        let piece = self.front.split_to(self.front.len().min(limits::HTTP_CHUNK_BYTES));
+        self.given = piece.len();
+        Poll::Ready(Some(Ok(piece)))
+    }
 }
 
 impl Stream for Generated {
     type Item = Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let given = std::mem::take(&mut self.given);
+        if given > 0 {
+            self.held.taken(given);
+        }
+        if !self.front.is_empty() {
+            let rest = std::mem::take(&mut self.front);
+            return self.piece(rest);
+        }
         if self.receiver.is_empty()
             && let Some(future) = &mut self.future
             && let Poll::Ready(done) = future.as_mut().poll(cx)
@@ -248,12 +307,16 @@ impl Stream for Generated {
         // It writes while it is polled, nowhere else: a task that waited at the receiver, too, would be woken by that
         // for nothing, and another thread with it.
         match self.receiver.try_recv() {
-            Ok(chunk) => Poll::Ready(Some(Ok(chunk))),
+            Ok(chunk) => self.piece(chunk),
             Err(_) if self.future.is_some() => Poll::Pending,
             Err(_) if self.failure.is_some() => Poll::Ready(self.failure.take().map(Err)),
             Err(_) => {
                 let last = std::mem::take(&mut *lock(&self.gathered));
-                Poll::Ready((!last.is_empty()).then(|| Ok(last.into())))
+                if last.is_empty() {
+                    return Poll::Ready(None);
+                }
+                self.held.written(last.len());
+                self.piece(last.into())
             }
         }
     }

@@ -153,7 +153,7 @@ impl Endpoint {
 }
 
 /// Functions that a design document's path can name.
-const DESIGN_FUNCTIONS: &[&str] = &[
+pub(super) const DESIGN_FUNCTIONS: &[&str] = &[
     "_view",
     "_show",
     "_list",

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Context;
-use super::answer::{NamedUser, answer};
+use super::answer::{Cut, NamedUser, answer};
 use super::idle::{Connection, Idle};
 use super::lenient::Lenient;
 use super::secure::{self, Secured};
@@ -219,10 +219,12 @@ async fn connection(
 ) {
     let env = shared.context.env.clone();
     let router = TowerToHyperService::new(shared.router.clone());
-    let with_requests = Arc::clone(&own);
+    let (with_requests, cut) = (Arc::clone(&own), Cut::default());
+    let with_answers = cut.clone();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         let working = with_requests.work();
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(with_answers.clone());
         let answered = router.call(request);
         let own = Arc::clone(&with_requests);
         async move {
@@ -248,6 +250,7 @@ async fn connection(
         _ = stopping.wait_for(|stop| *stop) => Err(limits::STOP_DRAIN),
         ended = serving.as_mut() => Ok(ended),
         () = told_to_close(&own, &env) => Err(own.patience()),
+        () = cut.0.notified() => Err(Duration::ZERO),
     };
     let ended = match ended {
         Ok(ended) => ended,

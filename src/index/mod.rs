@@ -273,4 +273,6 @@ impl ViewIndex {
 }
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod tests;

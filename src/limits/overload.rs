@@ -46,6 +46,36 @@ pub const HTTP_ANSWER_SMALL_BYTES: usize = 256 << 10;
 /// Bytes of such answers for clients of one address.
 pub const HTTP_ADDRESS_ANSWERS_BYTES: usize = HTTP_ANSWERS_BYTES / 4 * 3;
 
+/// Bytes that all streamed answers hold: pages of rows, and what their clients have not taken. Beyond, no page is read,
+/// and connections are cut whose clients take nothing.
+pub const HTTP_STREAMS_BYTES: usize = 256 << 20;
+/// Bytes of these for clients of one address.
+pub const HTTP_ADDRESS_STREAMS_BYTES: usize = HTTP_STREAMS_BYTES / 4 * 3;
+/// Bytes that are set aside for a page while it is read: the largest document of the default configuration.
+pub const HTTP_STREAM_PAGE_BYTES: usize = 8 << 20;
+/// Bytes of a row of a page beside its document.
+pub const HTTP_STREAM_ROW_BYTES: usize = 200;
+/// Time without taking anything after which a client's connection may be cut for others.
+pub const HTTP_STREAM_STALL: Duration = Duration::from_secs(2);
+/// Time that a page waits for other pages which are being read: a filter function may be slow.
+pub const HTTP_STREAM_PATIENCE: Duration = Duration::from_millis(500);
+/// Time that a page waits for memory; then the answer is given up.
+pub const HTTP_STREAM_WAIT: Duration = Duration::from_secs(10);
+/// Time between two looks at whether somebody's connection can be cut.
+pub const HTTP_STREAM_LOOK: Duration = Duration::from_millis(100);
+/// Documents of a page of a feed that are read first, before it is known how large they are.
+pub const CHANGES_FIRST_DOCS: usize = 4;
+/// Bytes of documents at which a page of a feed ends.
+pub const CHANGES_PAGE_BYTES: usize = 4 << 20;
+
+// ---- memory of answers to replications ----
+
+/// Bytes of memory that the values of an answer may take before they are made in turn; what all may is
+/// [`JSON_VALUES_BYTES_MAX`].
+pub const REPLICATION_VALUES_BYTES: u64 = 32 << 20;
+/// Answers beyond that whose values are in memory at one time, of all replications of a node.
+pub const REPLICATION_LARGE_ANSWERS: usize = 2;
+
 // ---- time of queries ----
 
 /// Terms and listed values of one selector: a document is compared with each, 100 ns apiece. CouchDB has no such limit.

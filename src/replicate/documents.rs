@@ -17,6 +17,7 @@ use super::jobs::Replicator;
 use super::notes::{Notes, listed, plain};
 use super::owner;
 use super::request::{Replication, check_options};
+use super::sealed::{SEALED, key_of, opened};
 use crate::auth::{self, UserCtx};
 use crate::cluster::Cluster;
 use crate::coordinator::{ChangeRow, Coordinator, Database, EventKind, Follower, NamesQuery};
@@ -105,6 +106,7 @@ pub fn without_credentials(mut body: Object) -> Object {
             Some(Value::Object(endpoint)) => {
                 endpoint.remove("headers");
                 endpoint.remove("auth");
+                endpoint.remove(SEALED);
                 if let Some(Value::String(url)) = endpoint.get_mut("url") {
                     *url = bare_url(url);
                 }
@@ -368,7 +370,9 @@ impl Documenter {
         }
         replicator.end_of(&origin);
         let user = caller(replicator, &body);
-        let started = Replication::parse(&body)
+        let started = opened(body, key_of(&replicator.config).as_ref())
+            .map_err(ReplicateError::BadRequest)
+            .and_then(|body| Replication::parse(&body))
             .and_then(|replication| replicator.start(replication, &user, &self.base_url, Some(origin.clone())));
         let notes = Notes { database: Arc::clone(database), id: id.clone(), asked: asked.clone() };
         match started {

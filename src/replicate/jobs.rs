@@ -16,6 +16,7 @@ use super::documents::Documents;
 use super::engine::Run;
 use super::error::{ReplicateError, Result};
 use super::job::{Health, Job, Origin, State, work};
+use super::large::LargeAnswers;
 use super::local::LocalPeer;
 use super::owner;
 use super::peer::{Peer, Source};
@@ -55,6 +56,7 @@ pub struct Replicator {
     jobs: Mutex<Jobs>,
     scheduler: Arc<Scheduler>,
     started: AtomicU64,
+    large: LargeAnswers,
     pub(super) documents: Documents,
 }
 
@@ -88,6 +90,7 @@ impl Replicator {
             jobs: Mutex::default(),
             scheduler: Scheduler::new(env, config),
             started: AtomicU64::new(0),
+            large: LargeAnswers::default(),
             documents: Documents::default(),
         })
     }
@@ -194,7 +197,7 @@ impl Replicator {
         let peer = |endpoint: &Endpoint| match endpoint {
             Endpoint::Remote(remote) => {
                 let clients = tuning.clients(&self.env, &tls, remote.proxy.as_ref(), &moved);
-                Peer::Remote(RemotePeer::new(&self.env, clients, remote, tuning.use_bulk_get))
+                Peer::Remote(RemotePeer::new(&self.env, clients, remote, tuning.use_bulk_get).sharing(&self.large))
             }
             Endpoint::Local(name) => self.local_peer(name, endpoint.shown(base_url), user, &track),
         };

@@ -16,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod job;
 pub mod jobs;
+mod large;
 mod local;
 pub mod migrate;
 mod multipart;
@@ -26,6 +27,7 @@ mod progress;
 mod remote;
 pub mod request;
 mod scheduler;
+pub mod sealed;
 mod trust;
 mod tuning;
 

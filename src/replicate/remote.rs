@@ -9,6 +9,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::{ReplicateError, Result};
+use super::large::{LargeAnswers, Turn};
 use super::multipart;
 use super::peer::{
     Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
@@ -38,6 +39,7 @@ pub struct RemotePeer {
     no_bulk_get: AtomicBool,
     /// Whether it would not take a stub of an attachment that it has by another generation.
     by_generation: AtomicBool,
+    large: LargeAnswers,
     /// Its address as shown.
     pub shown: String,
 }
@@ -57,8 +59,27 @@ impl RemotePeer {
             user: endpoint.user.clone(),
             no_bulk_get: AtomicBool::new(!bulk_get),
             by_generation: AtomicBool::new(false),
+            large: LargeAnswers::default(),
             shown: format!("{}/", endpoint.url),
         }
+    }
+
+    /// Shares the turns for large answers with the other peers of a node.
+    #[must_use]
+    pub fn sharing(mut self, large: &LargeAnswers) -> RemotePeer {
+        self.large = large.clone();
+        self
+    }
+
+    /// Reads an answer that may be as large as a document.
+    async fn whole(&self, client: &Client, call: &Call) -> Result<Whole> {
+        Whole::read(client, call, limits::REPLICATION_DOCUMENT_BYTES, &self.large).await
+    }
+
+    /// Reads an answer of so many bytes at most: its status, its JSON, and how many bytes that was.
+    async fn read(&self, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
+        let whole = Whole::read(&self.client, call, limit_bytes, &self.large).await?;
+        Ok((whole.status, whole.value, whole.bytes))
     }
 
     fn request(&self, method: Method, below: &str, body: Option<Bytes>) -> Call {
@@ -80,7 +101,7 @@ impl RemotePeer {
     /// Sends a request and reads the answer as JSON; what is none is null.
     async fn json(&self, method: Method, below: &str, body: Option<&Value>) -> Result<(StatusCode, Value)> {
         let call = self.request(method, below, body.map(|body| body.to_vec().into()));
-        read(&self.client, &call, limits::REPLICATION_DOCUMENT_BYTES).await.map(|(status, value, _)| (status, value))
+        self.whole(&self.client, &call).await.map(|whole| (whole.status, whole.value))
     }
 
     /// As [`RemotePeer::json`], for requests of which only success is an answer.
@@ -126,7 +147,7 @@ impl RemotePeer {
             }
         }
         let call = self.request(Method::GET, "", None);
-        let whole = Whole::read(&self.client, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        let whole = self.whole(&self.client, &call).await?;
         let told = whole.headers.get(INSTANCE).map(|told| String::from_utf8_lossy(told.as_bytes()).into_owned());
         let info = self.success((&Method::GET, ""), whole.status, whole.value)?;
         let member = |name: &str| info.as_object().and_then(|info| info.get(name)).map(text_of).unwrap_or_default();
@@ -203,8 +224,10 @@ impl RemotePeer {
         let body = body.map(|(name, value)| std::iter::once((name.to_owned(), value)).collect::<Object>());
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let call = self.request(method.clone(), &below, body.map(|body| body.to_vec().into()));
-        let (status, answer, _) = read(&self.feed, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        let Whole { status, value: answer, turn, .. } = self.whole(&self.feed, &call).await?;
         if status == StatusCode::NOT_FOUND && matches!(ask.filter, Filter::Function { .. }) {
+            // No server is waited for in a turn.
+            drop(turn);
             // It is the filter that is not there, unless the database went away.
             self.ok(Method::GET, "", None).await?;
             return Err(ReplicateError::NoFilter(error_of(&answer).1));
@@ -256,7 +279,7 @@ impl RemotePeer {
         let below = format!("/{}?rev={}&attachments=true", path_of(&doc.id), encode(&doc.rev));
         let Some(entry) = doc.nameless() else { return Ok(0) };
         let call = self.request(Method::GET, &below, None);
-        let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
+        let (status, answer, bytes) = self.read(&call, limit_bytes).await?;
         let asked = (&Method::GET, &*below);
         let Value::Object(body) = self.success(asked, status, answer)? else { return Err(self.nonsense("a document")) };
         let mut whole = Doc { id: String::new(), rev: String::new(), body: Body::Members(body) };
@@ -279,7 +302,7 @@ impl RemotePeer {
         body.push("docs", Value::Array(wants.iter().map(item).collect()));
         let below = "/_bulk_get?revs=true&latest=true&att_encoding_info=true";
         let call = self.request(Method::POST, below, Some(body.to_vec().into()));
-        let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
+        let (status, answer, bytes) = self.read(&call, limit_bytes).await?;
         if matches!(status.as_u16(), 400 | 404 | 405 | 415 | 501) {
             self.no_bulk_get.store(true, Ordering::Relaxed);
             return Ok(wants);
@@ -315,7 +338,7 @@ impl RemotePeer {
         let revs = encode(&String::from_utf8_lossy(&revs.to_vec()));
         let below = format!("/{}?revs=true&latest=true&att_encoding_info=true&open_revs={revs}", path_of(&first.id));
         let call = self.request(Method::GET, &below, None);
-        let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
+        let (status, answer, bytes) = self.read(&call, limit_bytes).await?;
         out.bytes += bytes;
         if out.bytes > limit_bytes {
             return Err(ReplicateError::TooLarge);
@@ -407,7 +430,7 @@ impl RemotePeer {
         }
         body.extend_from_slice(b"]}");
         let call = self.request(Method::POST, "/_bulk_docs", Some(body.into()));
-        let (status, answer, _) = read(&self.client, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        let Whole { status, value: answer, .. } = self.whole(&self.client, &call).await?;
         match (status.as_u16(), docs) {
             (400 | 413, [doc]) => Ok(vec![refused(&doc.id, &answer)]),
             (400 | 413, docs) => {
@@ -508,23 +531,45 @@ struct Whole {
     value: Value,
     /// How many bytes the JSON was.
     bytes: usize,
+    /// Held for the values of a large one.
+    turn: Option<Turn>,
 }
 
 impl Whole {
     /// Reads one; what is no JSON is asked for again where success was told.
-    pub(super) async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<Whole> {
-        let take = |status: StatusCode, headers: HeaderMap, text: Bytes| match json::parse(&text) {
-            Ok(value) => Ok(Whole { status, headers, value, bytes: text.len() }),
-            Err(_) if status.is_success() => Err(ClientError::Garbled),
-            Err(_) => Ok(Whole { status, headers, value: Value::Null, bytes: 0 }),
+    async fn read(client: &Client, call: &Call, limit_bytes: usize, large: &LargeAnswers) -> Result<Whole> {
+        let take = |status: StatusCode, headers: HeaderMap, text: Bytes| {
+            let values = json::tree_bytes(&text) as u64;
+            if values > limits::JSON_VALUES_BYTES_MAX {
+                return Err(ClientError::TooLarge);
+            }
+            // The values of a large one are made later, in turn.
+            let (value, is_json) = match values > limits::REPLICATION_VALUES_BYTES {
+                true => (None, json::check(&text).is_ok()),
+                false => json::parse(&text).map_or((None, false), |value| (Some(value), true)),
+            };
+            match status.is_success() && !is_json {
+                true => Err(ClientError::Garbled),
+                false => Ok((status, headers, value, if is_json { text } else { Bytes::new() })),
+            }
         };
-        client.read(call, limit_bytes, take).await.map_err(|error| unanswered(call, error))
+        let taken = client.read(call, limit_bytes, take).await.map_err(|error| unanswered(call, error))?;
+        let (status, headers, value, text) = taken;
+        let bytes = text.len();
+        let (value, turn) = match value {
+            None if bytes > 0 => {
+                let turn = large.turn().await;
+                (json::parse(&text).unwrap_or(Value::Null), Some(turn))
+            }
+            value => (value.unwrap_or(Value::Null), None),
+        };
+        Ok(Whole { status, headers, value, bytes, turn })
     }
 }
 
 /// The status of an answer, its JSON, and how many bytes that was: see [`Whole`].
 pub(super) async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
-    let whole = Whole::read(client, call, limit_bytes).await?;
+    let whole = Whole::read(client, call, limit_bytes, &LargeAnswers::default()).await?;
     Ok((whole.status, whole.value, whole.bytes))
 }
 

@@ -11,6 +11,8 @@ pub mod design;
 mod engine;
 mod external;
 mod fair_queue;
+#[cfg(test)]
+mod fuzz_tests;
 mod isolated;
 mod plain;
 mod program;

@@ -13,6 +13,8 @@ mod blocks;
 mod committer;
 mod damage;
 mod flush;
+#[cfg(test)]
+mod fuzz_tests;
 mod gap;
 mod journal;
 mod kv;

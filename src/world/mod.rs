@@ -30,6 +30,8 @@ pub mod buggify;
 pub mod cost;
 #[cfg(test)]
 pub(crate) mod forgetful;
+#[cfg(test)]
+pub(crate) mod fuzz;
 pub mod memory;
 #[cfg(test)]
 pub(crate) mod model;

@@ -152,3 +152,35 @@ fn an_answer_does_not_tell_who_exists() {
     }
     served.runtime.block_on(served.node.stop());
 }
+
+/// Was: passwords of replications in the clear in the data directory and in backups.
+#[test]
+fn credentials_of_replications_are_sealed_where_that_is_on_and_work() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = crate::node::Node::start(dir.path(), &["--set", "replicator/seal_credentials=true"]);
+    node.must("PUT", "/from", "");
+    node.must("PUT", "/from/doc", r#"{"n":1}"#);
+    let source = format!("http://{}@{}/from", crate::node::ADMIN, node.address);
+    let target =
+        format!(r#"{{"url":"http://{}/to","auth":{{"basic":{{"username":"adm","password":"pass"}}}}}}"#, node.address);
+    let doc = format!(r#"{{"source":"{source}","target":{target},"create_target":true}}"#);
+    node.must("PUT", "/_replicator/rep", &doc);
+    let began = std::time::Instant::now();
+    let kept = loop {
+        let kept = node.must("GET", "/_replicator/rep", "");
+        if kept.json()["_replication_state"] == "completed" {
+            break kept;
+        }
+        assert!(began.elapsed().as_secs() < 60, "{kept:?}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    assert_eq!(node.must("GET", "/to/doc", "").json()["n"], 1);
+    assert!(!kept.body.contains("adm:pass@") && !kept.body.contains("\"pass\""), "{}", kept.body);
+    node.end("-TERM");
+    for folder in ["journal", "store"] {
+        for path in crate::node::files(dir.path(), folder, "") {
+            let bytes = std::fs::read(&path).expect("read");
+            assert!(!bytes.windows(9).any(|window| window == b"adm:pass@"), "{}", path.display());
+        }
+    }
+}

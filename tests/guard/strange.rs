@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::node::{ADMIN, Node, files, settee};
-use crate::served::{Served, exchange, request};
+use crate::served::{Served, exchange, exchange_raw, request};
 
 /// Was: accepted, each server in a row with its own opinion.
 #[test]
@@ -20,7 +20,34 @@ fn two_hosts_and_codings_that_are_not_undone_are_refused() {
     assert_eq!(send("").status, 200);
     let answer = send("Host: there\r\n");
     assert_eq!((answer.status, &answer.json()["reason"]), (400, &"more than one Host header".into()));
+    let without = exchange(served.node.address(), b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+    assert_eq!((without.status, &without.json()["reason"]), (400, &"a request of HTTP/1.1 has a Host header".into()));
+    assert_eq!(exchange(served.node.address(), b"GET / HTTP/1.0\r\n\r\n").status, 200);
+    // Nothing behind such a request is answered.
+    let hidden = b"GET / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: here\r\n\r\n";
+    let raw = exchange_raw(served.node.address(), hidden);
+    assert_eq!(raw.matches("HTTP/1.1 ").count(), 1, "{raw}");
     assert_eq!(send("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n").status, 501);
+}
+
+/// Was: `invalid UTF-8 JSON`.
+#[test]
+fn an_integer_that_is_too_large_is_called_so() {
+    let served = Served::start(&[]);
+    served.must("PUT", "/db", "");
+    let put = |text: String| served.send("adm:pass", "PUT", "/db/doc", &[], &text);
+    let nine = |count| "9".repeat(count);
+    for text in [nine(1000), format!("-{}", nine(1000)), format!("[\"\\\"\",{}]", nine(309))] {
+        let answer = put(format!("{{\"n\":{text}}}"));
+        let reason = "JSON has an integer beyond the range of a double";
+        assert_eq!((answer.status, answer.json()["reason"].as_str()), (400, Some(reason)), "{answer:?}");
+    }
+    for other in
+        [format!("{{\"{}\"", nine(1000)), format!("{{\"n\":0.{}", nine(1000)), format!("{{\"n\":{}", nine(300))]
+    {
+        assert_eq!(put(other).json()["reason"], "invalid UTF-8 JSON");
+    }
+    assert_eq!(put(format!("{{\"n\":{}}}", nine(308))).status, 201);
 }
 
 /// Was: 500, and lines of the client's choice in the log.

@@ -25,6 +25,27 @@ fn requests_and_failed_logins_are_in_the_log() {
     assert!(!log.contains("Sesame"), "{log}");
 }
 
+/// Was: nothing told what administrators change.
+#[test]
+fn what_administrators_change_is_in_the_log_and_no_value_of_it() {
+    let dir = TempDir::new().expect("a directory");
+    let node = Node::start(dir.path(), &[]);
+    node.must("PUT", "/db", "");
+    node.must("PUT", "/_node/_local/_config/fuzz/key", "\"Sesame\"");
+    node.must("PUT", "/db/doc", "{}");
+    node.must("GET", "/_node/_local/_config", "");
+    assert_eq!(node.ask("who:wrong", "PUT", "/other", "").status, 401);
+    let (_, log) = node.end("-TERM");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("audit")).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    for part in
+        ["path=\"/_node/_local/_config/fuzz/key\"", "method=\"PUT\"", "status=200", "user=\"adm\"", "peer=127.0.0.1:"]
+    {
+        assert!(lines[1].contains(part), "{part}: {}", lines[1]);
+    }
+    assert!(!log.contains("Sesame"), "{log}");
+}
+
 /// Was: taken without a word; `require_valid_user=yes` left the door open.
 #[test]
 fn values_that_no_option_takes_are_refused_at_the_start_and_in_requests() {

@@ -8,6 +8,8 @@
 mod dump;
 mod earlier;
 mod frame;
+#[cfg(test)]
+mod fuzz_tests;
 mod item;
 mod list;
 mod load;

@@ -49,20 +49,31 @@ enum Document {
     Found(Fetched),
 }
 
+impl Document {
+    fn body_bytes(&self) -> usize {
+        let Document::Found(fetched) = self else { return 0 };
+        fetched.found.iter().filter_map(|(_, stored)| stored.as_ref()).map(|stored| stored.body.len()).sum()
+    }
+}
+
 impl Changes {
     /// Whether the feed reads the documents of its rows.
     pub(super) fn reads_documents(&self) -> bool {
         self.query.include_docs || matches!(self.query.filter, ChangesFilter::Rows(_))
     }
 
-    /// What to give out of the first rows of a batch. Where that is not all of them, the documents of the rows behind
-    /// cannot be read for now, and the range cursors whose replica is the reason are told, too: they have to move.
+    /// What to give out of the first rows of a batch. Where that is not all of them, the documents before took
+    /// `limits::CHANGES_PAGE_BYTES`, or those of the rows behind cannot be read for now, and the range cursors whose
+    /// replica is the reason are told, too: they have to move.
     pub(super) async fn list(&self, batch: &[Row]) -> Result<(Vec<Listed>, BTreeSet<usize>), ChangesError> {
         if !self.reads_documents() {
             return Ok((batch.iter().map(|(_, row)| self.by_id(row, Document::Unread)).collect(), BTreeSet::new()));
         }
         let mut out = Vec::with_capacity(batch.len());
-        for rows in batch.chunks(limits::DOCS_PER_FETCH) {
+        let (mut unread, mut count, mut bytes) = (batch, limits::CHANGES_FIRST_DOCS, 0);
+        while !unread.is_empty() && bytes < limits::CHANGES_PAGE_BYTES {
+            let (rows, rest) = unread.split_at(unread.len().min(count));
+            unread = rest;
             let (mut documents, mut lost) = (Vec::with_capacity(rows.len()), BTreeSet::new());
             for ((at, _), document) in rows.iter().zip(self.documents(rows).await?) {
                 match document {
@@ -72,10 +83,14 @@ impl Changes {
                     Err(error) => return Err(error.into()),
                 }
             }
+            bytes += documents.iter().map(Document::body_bytes).sum::<usize>();
             out.extend(self.filtered(&rows[..documents.len()], documents).await?);
             if !lost.is_empty() {
                 return Ok((out, lost));
             }
+            // As many as are expected to take a quarter of the page.
+            let typical = (bytes / out.len().max(1)).max(1);
+            count = (limits::CHANGES_PAGE_BYTES / 4 / typical).clamp(1, limits::DOCS_PER_FETCH);
         }
         Ok((out, BTreeSet::new()))
     }

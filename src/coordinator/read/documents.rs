@@ -35,6 +35,13 @@ pub struct RowDoc {
     pub conflicts: Vec<Revision>,
 }
 
+impl RowDoc {
+    /// Bytes of memory that it takes, about.
+    pub fn weight(&self) -> usize {
+        self.stored.body.len() + self.conflicts.len() * size_of::<Revision>()
+    }
+}
+
 /// The stored bytes of an attachment, in pieces.
 pub struct AttachmentReader {
     name: String,

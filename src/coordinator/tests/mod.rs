@@ -8,6 +8,7 @@ mod convergence;
 mod documents;
 mod feeds;
 mod find;
+mod fuzz;
 mod lists;
 mod reshard;
 mod search;

@@ -7,7 +7,7 @@
 use num_bigint::BigInt;
 
 use super::{JsonError, NEEDS_CARE, Object, Value};
-use crate::limits::JSON_DEPTH_MAX;
+use crate::limits::{JSON_CONTAINER_BYTES, JSON_DEPTH_MAX, JSON_TOKEN_BYTES};
 
 /// Characters of a number from which the reference stops using the C library's reader (see `float`).
 const LONG_NUMBER_CHARS: usize = 32;
@@ -34,8 +34,54 @@ pub fn is_too_deep(text: &[u8]) -> bool {
     false
 }
 
+/// Bytes of memory that the values of a text take about, once it is parsed, beside those of the text itself.
+pub fn tree_bytes(text: &[u8]) -> usize {
+    let (mut bytes, mut in_string, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b',' | b':' => bytes += JSON_TOKEN_BYTES as usize,
+            b'[' | b'{' => bytes += JSON_TOKEN_BYTES as usize + JSON_CONTAINER_BYTES as usize,
+            _ => {}
+        }
+    }
+    bytes
+}
+
+/// Whether an integer of a text that cannot be parsed is beyond the range of a double. Larger ones are refused, and the
+/// client is told that, because the rest of the text may be right.
+pub fn has_integer_out_of_range(text: &[u8]) -> bool {
+    let (mut in_string, mut escaped, mut digits) = (false, false, 0_usize);
+    let mut from = 0;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'0'..=b'9' if !in_string => {
+                (from, digits) = if digits == 0 { (at, 1) } else { (from, digits + 1) };
+                continue;
+            }
+            _ => {}
+        }
+        if std::mem::take(&mut digits) > DIGITS_ALWAYS_IN_RANGE && !matches!(byte, b'.' | b'e' | b'E') {
+            let before = text[..from].iter().rev().find(|byte| **byte != b'-');
+            let is_whole = !matches!(before, Some(b'.' | b'e' | b'E' | b'+'));
+            let token = std::str::from_utf8(&text[from..at]).unwrap_or_default();
+            if is_whole && !token.starts_with('0') && integer(token, token.len()).is_err() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
 /// Reads a JSON text. Of members with one name the last stays, at its own place, at every depth. `-0` is the integer 0.
-/// Clients are told `invalid UTF-8 JSON` (400) for every [`JsonError`].
+/// Clients are told `invalid UTF-8 JSON` (400) for a [`JsonError`], unless the text is only nested too deeply or has too
+/// large an integer.
 pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
     let mut parser = Parser::of(text)?;
     let value = parser.document()?;

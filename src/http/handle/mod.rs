@@ -236,4 +236,8 @@ async fn design_function(
 }
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub use fuzz_tests::{fuzz_parameters, fuzz_range};

@@ -302,4 +302,8 @@ fn path_of(dir: &Path, number: u64) -> PathBuf {
 }
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
+pub(super) use fuzz_tests::fuzz_recovery;
+#[cfg(test)]
 mod tests;

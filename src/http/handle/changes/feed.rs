@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::coordinator::{ChangeRow, Changes, Database};
+use crate::coordinator::{ChangeRow, Changes, Database, RowDoc};
 use crate::document::json::write_string;
 use crate::http::handle::document::shown::{Piece, write_pieces};
 use crate::http::response::state_etag;
@@ -84,6 +84,11 @@ pub trait Print: Send + Sync + 'static {
     /// When a stored document is damaged.
     fn row(&self, row: &ChangeRow) -> Result<Option<Vec<Piece>>>;
 
+    /// Whether rows come with documents.
+    fn shows_docs(&self) -> bool {
+        false
+    }
+
     /// Members that follow `last_seq` at the end, each with a comma before it. `pending`: changes that are left.
     fn tail(&self, pending: u64) -> String;
 }
@@ -138,15 +143,17 @@ impl<P: Print> Writer<P> {
         if self.delivery.feed.is_one_body() {
             self.sink.write(b"{\"results\":[\n").await?;
         }
+        self.sink.page(weight(&first));
         self.rows(first).await?;
         loop {
             // A filter can leave out all rows of many pages.
             while !self.is_out_of_time()
                 && !self.is_stopping()
-                && let Some(page) = self.with_signs(changes.next()).await??
+                && let Some(page) = self.page(&mut changes).await?
             {
                 self.rows(page).await?;
             }
+            self.sink.page(0);
             let done = match self.delivery.feed {
                 Feed::Normal => true,
                 Feed::LongPoll => self.rows > 0,
@@ -163,6 +170,14 @@ impl<P: Print> Writer<P> {
         }
         self.end(&changes).await?;
         self.sink.flush().await
+    }
+
+    /// The next page, once there is memory for it.
+    async fn page(&mut self, changes: &mut Changes) -> Result<Option<Vec<ChangeRow>>> {
+        self.sink.room(self.delivery.print.shows_docs()).await?;
+        let page = self.with_signs(changes.next()).await??;
+        self.sink.page(page.as_deref().map_or(0, weight));
+        Ok(page)
     }
 
     /// Whether it was read for as long as was asked for.
@@ -267,6 +282,11 @@ impl<P: Print> Writer<P> {
             Feed::Normal | Feed::LongPoll => self.sink.write(&[b"\n],\n", &last[..], b"\n"].concat()).await,
         }
     }
+}
+
+/// Bytes of memory that rows take, about.
+fn weight(rows: &[ChangeRow]) -> usize {
+    rows.iter().map(|row| limits::HTTP_STREAM_ROW_BYTES + row.doc.as_deref().map_or(0, RowDoc::weight)).sum()
 }
 
 /// A row's sequence as JSON: null where `seq_interval` leaves it out.

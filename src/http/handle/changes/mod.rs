@@ -174,6 +174,10 @@ impl Print for Rows {
         Ok(Some(pieces))
     }
 
+    fn shows_docs(&self) -> bool {
+        self.args.include_docs
+    }
+
     fn tail(&self, pending: u64) -> String {
         format!(",\"pending\":{pending}")
     }

@@ -125,6 +125,11 @@ fn atts_since(members: &Object) -> std::result::Result<Option<Vec<Revision>>, (V
     list.iter().map(one).collect::<std::result::Result<_, _>>().map(Some)
 }
 
+/// Bytes of memory that the revisions of a document take.
+fn weight(fetched: &Fetched) -> usize {
+    fetched.found.iter().filter_map(|(_, stored)| stored.as_ref()).map(|stored| stored.body.len()).sum()
+}
+
 /// What was found for an item.
 enum Found<'a> {
     Revision(&'a Fetched, &'a StoredRevision),
@@ -168,7 +173,9 @@ impl Answer {
         sink.write(b"{\"results\":[").await?;
         let mut items = items.as_slice();
         while !items.is_empty() {
+            sink.room(true).await?;
             let fetched = self.fetch(items).await?;
+            sink.page(fetched.iter().flatten().map(weight).sum());
             let group;
             (group, items) = items.split_at(fetched.len());
             for (item, fetched) in group.iter().zip(&fetched) {
@@ -241,7 +248,9 @@ impl Answer {
         sink.write(format!("--{}", self.outer).as_bytes()).await?;
         let mut items = items.as_slice();
         while !items.is_empty() {
+            sink.room(true).await?;
             let fetched = self.fetch(items).await?;
+            sink.page(fetched.iter().flatten().map(weight).sum());
             let group;
             (group, items) = items.split_at(fetched.len());
             for (item, fetched) in group.iter().zip(&fetched) {

@@ -63,7 +63,13 @@ impl Answers {
         Shown { id: &self.id, fetched, stored, options: &self.options, data, meta: false }
     }
 
+    /// Bytes of memory that the revisions take.
+    fn weight(&self) -> usize {
+        self.found.iter().filter_map(|(_, stored)| stored.as_ref()).map(|stored| stored.body.len()).sum()
+    }
+
     async fn json(&self, sink: &mut ChunkSink) -> Result<()> {
+        sink.page(self.weight());
         sink.write(b"[").await?;
         for (at, (rev, stored)) in self.found.iter().enumerate() {
             if at > 0 {
@@ -85,6 +91,7 @@ impl Answers {
     }
 
     async fn multipart(&self, outer: &str, inner: &str, sink: &mut ChunkSink) -> Result<()> {
+        sink.page(self.weight());
         sink.write(format!("--{outer}").as_bytes()).await?;
         for (rev, stored) in &self.found {
             match (&self.fetched, stored) {

@@ -96,6 +96,7 @@ async fn agreed(
 pub fn stream(db: Arc<Database>, id: DocId, pieces: Vec<Piece>) -> Reply {
     let length = length(&pieces);
     let reply = Reply::generate(move |mut sink| async move {
+        sink.page(pieces.iter().map(Piece::held).sum());
         write_pieces(&db, &id, pieces, &mut sink).await?;
         sink.flush().await
     });

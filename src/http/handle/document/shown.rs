@@ -209,6 +209,14 @@ pub enum Piece {
 }
 
 impl Piece {
+    /// Bytes of memory that it takes.
+    pub fn held(&self) -> usize {
+        match self {
+            Piece::Text(text) => text.len(),
+            Piece::Stored(..) | Piece::Base64(_) => 0,
+        }
+    }
+
     /// Bytes in it; `None` where that depends on what is unzipped.
     fn length(&self) -> Option<u64> {
         match self {

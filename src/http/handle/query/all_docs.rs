@@ -12,6 +12,7 @@ use crate::http::handle::rules::{self, Lister};
 use crate::http::response::state_etag;
 use crate::http::route::ListKind;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
+use crate::limits;
 
 /// GET and POST of a list.
 ///
@@ -183,7 +184,10 @@ async fn write_list(
     sink.write(&head(&list)).await?;
     let data = if args.attachments { Data::All } else { Data::None };
     let mut first = true;
-    while let Some(page) = list.next().await? {
+    loop {
+        sink.room(args.include_docs).await?;
+        let Some(page) = list.next().await? else { break };
+        sink.page(page.iter().map(weight).sum());
         for mut row in page {
             if let Some(lister) = lister {
                 lister.limit(&mut row);
@@ -200,7 +204,17 @@ async fn write_list(
             sink.write(b"}").await?;
         }
     }
+    sink.page(0);
     sink.write(b"\r\n]}").await
+}
+
+/// Bytes of memory that a row takes, about.
+fn weight(row: &AllDocsRow) -> usize {
+    let doc = match row {
+        AllDocsRow::Found { doc: Some(Some(doc)), .. } => doc.weight(),
+        _ => 0,
+    };
+    limits::HTTP_STREAM_ROW_BYTES + doc
 }
 
 fn head(list: &AllDocs) -> Vec<u8> {

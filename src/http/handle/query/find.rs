@@ -154,13 +154,16 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
         sink.write(b"{\"docs\":[").await?;
         let mut separator: &[u8] = b"\n";
         while let Some(docs) = page {
+            sink.page(docs.iter().map(Vec::len).sum());
             for doc in docs {
                 sink.write(separator).await?;
                 sink.write(&doc).await?;
                 separator = b",\n";
             }
+            sink.room(true).await?;
             page = finder.next().await?;
         }
+        sink.page(0);
         sink.write(b"\n],\n").await?;
         sink.write(&finder.tail()).await?;
         sink.flush().await

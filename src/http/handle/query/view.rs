@@ -196,6 +196,20 @@ enum Page {
     Groups(Vec<GroupRow>),
 }
 
+impl Page {
+    /// Bytes of memory that it takes, about.
+    fn weight(&self) -> usize {
+        let row = |row: &ViewRow| {
+            let doc = row.doc.iter().flatten().map(|doc| doc.weight()).sum::<usize>();
+            limits::HTTP_STREAM_ROW_BYTES + row.row.key.len() + row.row.value.len() + doc
+        };
+        match self {
+            Page::Rows(rows) => rows.iter().map(row).sum(),
+            Page::Groups(groups) => groups.len() * limits::HTTP_STREAM_ROW_BYTES,
+        }
+    }
+}
+
 /// One answer being written.
 struct Listing {
     rows: ViewRows,
@@ -228,7 +242,10 @@ impl Listing {
         let db = Arc::clone(self.rows.database());
         let data = if self.args.attachments { Data::All } else { Data::None };
         let (mut first, mut text) = (true, Vec::new());
-        while let Some(page) = self.page().await? {
+        loop {
+            sink.room(self.args.include_docs).await?;
+            let Some(page) = self.page().await? else { break };
+            sink.page(page.weight());
             let (rows, groups) = match page {
                 Page::Rows(rows) => (rows, Vec::new()),
                 Page::Groups(groups) => (Vec::new(), groups),
@@ -259,6 +276,7 @@ impl Listing {
             }
             sink.write(&text).await?;
         }
+        sink.page(0);
         sink.write(b"\r\n]}").await
     }
 }

@@ -72,7 +72,7 @@ impl Rules {
     ) -> Result<()> {
         match self.for_written(&write.id) {
             Rules::Users => users::prepare(ctx, user, db, write, new_edits).await,
-            Rules::Replicator => replicator_docs::prepare(user, db, write, new_edits).await,
+            Rules::Replicator => replicator_docs::prepare(ctx, user, db, write, new_edits).await,
             Rules::None => Ok(()),
         }
     }

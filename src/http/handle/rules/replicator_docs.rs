@@ -9,14 +9,22 @@ use crate::coordinator::{Database, WriteRequest};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::revision::Revision;
-use crate::http::{Problem, Result};
+use crate::http::{Context, Problem, Result};
 use crate::replicate::documents::{checked, without_credentials};
+use crate::replicate::sealed::{seal_key, sealed};
 
-/// Checks a document that is to be written into a replicator database and puts its owner in.
+/// Checks a document that is to be written into a replicator database, puts its owner in, and seals its credentials where
+/// that is on. What comes with its revision stays as it is.
 ///
 /// # Errors
 /// 403 for what is no replication, or somebody else's.
-pub async fn prepare(user: &UserCtx, db: &Database, write: &mut WriteRequest, new_edits: bool) -> Result<()> {
+pub async fn prepare(
+    ctx: &Context,
+    user: &UserCtx,
+    db: &Database,
+    write: &mut WriteRequest,
+    new_edits: bool,
+) -> Result<()> {
     if write.draft.deleted {
         return Ok(());
     }
@@ -25,7 +33,11 @@ pub async fn prepare(user: &UserCtx, db: &Database, write: &mut WriteRequest, ne
         false => predecessor(db, &write.id, &write.draft, new_edits).await?,
     };
     let body = std::mem::take(&mut write.draft.body);
-    write.draft.body = checked(body, old.as_ref(), user).map_err(Problem::forbidden)?;
+    let body = checked(body, old.as_ref(), user).map_err(Problem::forbidden)?;
+    write.draft.body = match seal_key(&ctx.config).filter(|_| new_edits) {
+        Some(key) => sealed(body, &key, || ctx.env.random_bytes()),
+        None => body,
+    };
     Ok(())
 }
 

@@ -1,0 +1,309 @@
+//! The memory of streamed answers: bounded for the node and per address.
+//!
+//! A streamed answer holds the page of rows that it is made of and what its client has not taken yet. Where all of them
+//! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
+//! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their answers.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+
+use super::problem::{Problem, Result};
+use crate::limits;
+use crate::world::sync::Mutex;
+use crate::world::{Env, Instant, lock};
+
+/// The memory of all streamed answers of a node.
+pub struct Streams {
+    env: Env,
+    table: Mutex<Table>,
+    /// Told when some memory is free again.
+    room: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    /// Bytes of all entries.
+    held: usize,
+    /// Bytes that are set aside for pages which are being read.
+    reserved: usize,
+    by_address: BTreeMap<IpAddr, usize>,
+    streams: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    address: IpAddr,
+    bytes: usize,
+    /// Bytes that are set aside for a page which is being read: the answer waits for the node then, not for its client.
+    reserved: usize,
+    /// When its client took something last.
+    progressed: Instant,
+    cut: Arc<Notify>,
+}
+
+impl Table {
+    fn own(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).copied().unwrap_or_default()
+    }
+
+    /// Whether there is room for a page of so many bytes, beside those that are being read where `with_reserved`.
+    fn has_room(&self, address: IpAddr, bytes: usize, with_reserved: bool) -> bool {
+        let reserved = if with_reserved { self.reserved + bytes } else { 0 };
+        let fits = |held: usize, most: usize| held == 0 || held + reserved <= most;
+        fits(self.held, limits::HTTP_STREAMS_BYTES) && fits(self.own(address), limits::HTTP_ADDRESS_STREAMS_BYTES)
+    }
+
+    fn add(&mut self, id: u64, bytes: usize) {
+        let Some(entry) = self.streams.get_mut(&id) else { return };
+        entry.bytes += bytes;
+        self.held += bytes;
+        *self.by_address.entry(entry.address).or_default() += bytes;
+    }
+
+    fn remove(&mut self, id: u64, bytes: usize) {
+        let Some(entry) = self.streams.get_mut(&id) else { return };
+        let bytes = bytes.min(entry.bytes);
+        entry.bytes -= bytes;
+        self.held -= bytes;
+        let left = self.own(self.streams[&id].address) - bytes;
+        match left {
+            0 => drop(self.by_address.remove(&self.streams[&id].address)),
+            _ => drop(self.by_address.insert(self.streams[&id].address, left)),
+        }
+    }
+
+    /// Forgets the stream whose client has taken nothing for longest; `None` where all take something.
+    fn stalled(&mut self, now: Instant) -> Option<(IpAddr, Arc<Notify>)> {
+        let waits = |entry: &Entry| entry.reserved == 0 && entry.bytes > 0;
+        let stalled = |entry: &Entry| now.since(entry.progressed) >= limits::HTTP_STREAM_STALL;
+        let oldest = self.streams.iter().filter(|(_, entry)| waits(entry) && stalled(entry));
+        let id = *oldest.min_by_key(|(_, entry)| entry.progressed)?.0;
+        let entry = self.streams.get(&id)?;
+        let found = (entry.address, Arc::clone(&entry.cut));
+        self.leave(id);
+        Some(found)
+    }
+
+    fn leave(&mut self, id: u64) {
+        self.remove(id, usize::MAX);
+        self.reserve(id, 0);
+        self.streams.remove(&id);
+    }
+
+    fn reserve(&mut self, id: u64, bytes: usize) {
+        let Some(entry) = self.streams.get_mut(&id) else { return };
+        self.reserved = self.reserved - std::mem::replace(&mut entry.reserved, bytes) + bytes;
+    }
+}
+
+impl Streams {
+    /// None yet.
+    pub fn new(env: Env) -> Arc<Streams> {
+        Arc::new(Streams { env, table: Mutex::default(), room: Notify::new() })
+    }
+
+    /// Bytes that all streamed answers hold.
+    pub fn held_bytes(&self) -> usize {
+        lock(&self.table).held
+    }
+
+    /// Counts an answer to a client at `address` from now on. `cut` is told when its connection is to be cut.
+    pub fn enter(self: &Arc<Self>, address: IpAddr, cut: Arc<Notify>, held: &Held) {
+        let mut table = lock(&self.table);
+        let id = table.next;
+        table.next += 1;
+        let entry = Entry { address, bytes: 0, reserved: 0, progressed: self.env.now(), cut };
+        table.streams.insert(id, entry);
+        table.add(id, held.own().page + held.own().unread);
+        if held.place.set((Arc::clone(self), id)).is_err() {
+            table.leave(id);
+        }
+    }
+
+    /// Waits until there is room for a page of answer `id` that takes so many bytes, as far as that is known.
+    async fn room(&self, id: u64, bytes: usize) -> Result<()> {
+        let began = self.env.now();
+        loop {
+            let free = self.room.notified();
+            let waited = self.env.now().since(began);
+            {
+                let mut table = lock(&self.table);
+                let Some(address) = table.streams.get(&id).map(|entry| entry.address) else { return Err(crowded()) };
+                // Pages that are being read may take long for their own reasons, such as a filter function.
+                if table.has_room(address, bytes, waited < limits::HTTP_STREAM_PATIENCE) {
+                    table.reserve(id, bytes);
+                    return Ok(());
+                }
+                if let Some((address, cut)) = table.stalled(self.env.now()) {
+                    tracing::info!(
+                        "a connection of {address} is cut: its answer is not read, and memory for answers is short"
+                    );
+                    cut.notify_one();
+                    continue;
+                }
+            }
+            if waited >= limits::HTTP_STREAM_WAIT {
+                return Err(crowded());
+            }
+            // Whether the time is over or room was made: it is looked at again.
+            let _ = self.env.timeout(limits::HTTP_STREAM_LOOK, free).await;
+        }
+    }
+}
+
+fn crowded() -> Problem {
+    Problem::unavailable("Too many answers wait to be read.").retry_later()
+}
+
+/// What one streamed answer holds. Dropped, it gives all back.
+#[derive(Default)]
+pub struct Held {
+    own: Mutex<Own>,
+    /// Where it is counted, once it is on its way.
+    place: OnceLock<(Arc<Streams>, u64)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Own {
+    /// Bytes of the page that is being written.
+    page: usize,
+    /// Bytes that were written and not taken.
+    unread: usize,
+    /// Bytes of the largest page so far.
+    largest: usize,
+}
+
+impl Held {
+    fn own(&self) -> Own {
+        *lock(&self.own)
+    }
+
+    /// The page that was written is done with; waits for room for the next one. `shows_docs`: its rows come with documents.
+    ///
+    /// # Errors
+    /// 503 where there is none for long.
+    pub async fn room(&self, shows_docs: bool) -> Result<()> {
+        self.page(0);
+        let expected = match self.own().largest {
+            0 if shows_docs => limits::HTTP_STREAM_PAGE_BYTES,
+            largest => largest.clamp(limits::HTTP_CHUNK_BYTES, limits::HTTP_STREAM_PAGE_BYTES),
+        };
+        match self.place.get() {
+            Some((streams, id)) => streams.room(*id, expected).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A page was read that takes so many bytes until it is written.
+    pub fn page(&self, bytes: usize) {
+        let before = {
+            let mut own = lock(&self.own);
+            own.largest = own.largest.max(bytes);
+            std::mem::replace(&mut own.page, bytes)
+        };
+        let Some((streams, id)) = self.place.get() else { return };
+        let mut table = lock(&streams.table);
+        table.reserve(*id, 0);
+        table.remove(*id, before);
+        table.add(*id, bytes);
+        drop(table);
+        streams.room.notify_waiters();
+    }
+
+    /// So many bytes wait for the client.
+    pub fn written(&self, bytes: usize) {
+        lock(&self.own).unread += bytes;
+        if let Some((streams, id)) = self.place.get() {
+            lock(&streams.table).add(*id, bytes);
+        }
+    }
+
+    /// The client took so many.
+    pub fn taken(&self, bytes: usize) {
+        lock(&self.own).unread -= bytes;
+        let Some((streams, id)) = self.place.get() else { return };
+        let now = streams.env.now();
+        let mut table = lock(&streams.table);
+        table.remove(*id, bytes);
+        if let Some(entry) = table.streams.get_mut(id) {
+            entry.progressed = now;
+        }
+        drop(table);
+        streams.room.notify_waiters();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some((streams, id)) = self.place.get() {
+            lock(&streams.table).leave(*id);
+            streams.room.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+    use tokio::sync::Notify;
+
+    use super::{Held, Streams};
+    use crate::limits;
+    use crate::world::tokio_host;
+
+    fn at(n: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, n))
+    }
+
+    fn stream(streams: &Arc<Streams>, n: u8) -> (Held, Arc<Notify>) {
+        let (held, cut) = (Held::default(), Arc::<Notify>::default());
+        streams.enter(at(n), Arc::clone(&cut), &held);
+        (held, cut)
+    }
+
+    #[test]
+    fn clients_that_take_nothing_are_cut_and_those_that_read_go_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let streams = Streams::new(tokio_host::env(runtime.handle().clone()));
+        let page = 8 << 20;
+        let count = limits::HTTP_ADDRESS_STREAMS_BYTES / page;
+        let hostile: Vec<(Held, Arc<Notify>)> = (0..count).map(|_| stream(&streams, 1)).collect();
+        runtime.block_on(async {
+            for (held, _) in &hostile {
+                held.room(true).await.unwrap();
+                held.page(page);
+            }
+            // Another address has room at once, and another stream of this one when somebody was cut.
+            let (other, _) = stream(&streams, 2);
+            assert!(other.room(true).now_or_never().is_some());
+            other.page(0);
+            let (next, _) = stream(&streams, 1);
+            next.room(true).await.unwrap();
+            assert!(hostile[0].1.notified().now_or_never().is_some(), "the first one was cut");
+            assert!(hostile[1..].iter().all(|(_, cut)| cut.notified().now_or_never().is_none()));
+        });
+        assert_eq!(streams.held_bytes(), (count - 1) * page);
+        drop(hostile);
+        assert_eq!(streams.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_written_and_taken_counts() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let streams = Streams::new(tokio_host::env(runtime.handle().clone()));
+        let held = Held::default();
+        held.page(10);
+        held.written(5);
+        streams.enter(at(1), Arc::default(), &held);
+        assert_eq!(streams.held_bytes(), 15);
+        held.taken(3);
+        held.page(1);
+        assert_eq!(streams.held_bytes(), 3);
+    }
+}
