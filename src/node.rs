@@ -125,6 +125,7 @@ impl Node {
             make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
         }
         auth::users_design::keep(env, config, &coordinator).await;
+        auth::users_design::watch(env, config, &coordinator);
         let replicator = Replicator::new(env, config, &coordinator);
         let context = Arc::new(Context {
             env: env.clone(),

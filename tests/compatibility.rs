@@ -23,7 +23,13 @@ struct Answer {
 /// A client that opens a connection for each request.
 struct Client {
     to: SocketAddr,
+    /// The header `Authorization`.
     credentials: String,
+}
+
+/// The header `Authorization` of a name and password.
+fn basic(name_and_password: &str) -> String {
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(name_and_password))
 }
 
 impl Client {
@@ -31,7 +37,7 @@ impl Client {
         let mut stream = TcpStream::connect(self.to).expect("the node listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         let mut request = format!(
-            "{method} {target} HTTP/1.1\r\nHost: settee\r\nConnection: close\r\nAuthorization: Basic {}\r\n",
+            "{method} {target} HTTP/1.1\r\nHost: settee\r\nConnection: close\r\nAuthorization: {}\r\n",
             self.credentials
         );
         for header in headers {
@@ -157,12 +163,73 @@ fn members(c: &Client) -> bool {
     c.put(at, "{}").status == 201 && wrong() == 409 && c.send("DELETE", at, &["Accept: */*"], "").status == 200
 }
 
-fn rewrite_outside(c: &Client) -> bool {
+/// A rewrite function's way to a path of the server.
+fn rewritten(c: &Client) -> Answer {
     let design = r#"{"rewrites":"function(req){ return '../../../_all_dbs'; }"}"#;
-    let answer = || c.get("/d/_design/outside/_rewrite/x");
-    c.put("/d/_design/outside", design).status == 201
-        && answer().status == 500
-        && answer().body.contains("\"insecure_rewrite_rule\"")
+    c.put("/d/_design/outside", design);
+    c.get("/d/_design/outside/_rewrite/x")
+}
+
+fn rewrite_outside(c: &Client) -> bool {
+    let secure = |is: &str| c.put("/_node/_local/_config/chttpd/secure_rewrites", is).status == 200;
+    let refused = rewritten(c);
+    let is_refused = refused.status == 500 && refused.body.contains("\"insecure_rewrite_rule\"");
+    let open = secure("\"false\"") && rewritten(c).body.contains("\"d\"");
+    is_refused && open && secure("\"true\"") && rewritten(c).status == 500
+}
+
+/// The head of an answer that says that the client has it.
+fn unchanged(c: &Client) -> String {
+    let head = c.get("/d/a").head;
+    let etag = head.lines().find_map(|l| l.strip_prefix("etag: ")).unwrap_or_default().to_owned();
+    c.send("GET", "/d/a", &["Accept: */*", &format!("If-None-Match: {etag}")], "").head
+}
+
+fn versions(c: &Client) -> String {
+    c.put("/d/_design/versions", r#"{"views":{"v":{"map":"function(d){}"}}}"#);
+    c.get("/_node/_local/_versions").body + &c.get("/d/_design/versions/_info").body
+}
+
+/// The status of the deletion of an attachment of which more replicas are to hold the deletion than there are.
+fn quorum_of_attachment_delete(c: &Client, id: &str) -> u16 {
+    let kind = ["Accept: */*", "Content-Type: image/png"];
+    let put = c.send("PUT", &format!("/d/{id}/f"), &kind, "abc").body;
+    let rev = put.split("\"rev\":\"").nth(1).and_then(|r| r.split('"').next()).unwrap_or_default();
+    c.send("DELETE", &format!("/d/{id}/f?w=3&rev={rev}"), &kind, "").status
+}
+
+fn users_database_at_run_time(c: &Client) -> bool {
+    let at = "/_node/_local/_config/chttpd_auth/authentication_db";
+    let set = c.put("/people", "").status == 201 && c.put(at, "\"people\"").status == 200;
+    let design = || c.get("/people/_design/_auth").status == 200;
+    let made = (0..100).any(|_| {
+        design() || {
+            std::thread::sleep(Duration::from_millis(100));
+            false
+        }
+    });
+    let judged = c.put("/people/org.couchdb.user:x", r#"{"name":"x","roles":[]}"#).status == 403;
+    set && made && judged && c.send("DELETE", at, &["Accept: */*"], "").status == 200
+}
+
+/// A key of P-256 for a token that says ES384.
+fn other_curve(c: &Client) -> bool {
+    let key = "-----BEGIN PUBLIC KEY-----\\\\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEHoK/v4d5vLCoeUkWlahy7loXiNio\\\\n\
+               M9m1VUpLz6J28Q/mWKb2j9fDU8gmwrs973pexF5igKb+dx+vkepmpy/rAQ==\\\\n-----END PUBLIC KEY-----";
+    let set =
+        |at: &str, value: &str| c.put(&format!("/_node/_local/_config/{at}"), &format!("\"{value}\"")).status == 200;
+    let handlers = "{chttpd_auth, jwt_authentication_handler}, {chttpd_auth, default_authentication_handler}";
+    let is_set = set("chttpd/authentication_handlers", handlers)
+        && set("jwt_auth/allowed_algorithms", "ES256, ES384, ES512")
+        && set("jwt_keys/ec:_default", key);
+    let answer = |name: &str| {
+        let text = |json: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(json);
+        let header = text(&format!("{{\"alg\":\"{name}\",\"typ\":\"JWT\"}}"));
+        let token = format!("{header}.{}.{}", text("{\"sub\":\"x\"}"), "A".repeat(86));
+        Client { to: c.to, credentials: format!("Bearer {token}") }.get("/_session").body
+    };
+    let says = |name: &str, reason: &str| answer(name).contains(reason);
+    is_set && says("ES256", "Bad signature") && says("ES384", "Not a valid key") && says("ES512", "Not a valid key")
 }
 
 fn sum_backwards(c: &Client) -> bool {
@@ -199,7 +266,7 @@ fn local_replications(c: &Client) -> bool {
 }
 
 fn unknown_names(c: &Client) -> bool {
-    let credentials = base64::engine::general_purpose::STANDARD.encode("nobody:x");
+    let credentials = basic("nobody:x");
     let nobody = Client { to: c.to, credentials };
     // Cheap to refuse.
     let set = c.put("/_node/_local/_config/chttpd_auth/iterations", "\"10\"").status == 200;
@@ -248,6 +315,23 @@ const CHECKS: &[Check] = &[
     ("options of a replication: `socket_options`", socket_options),
     ("DELETE of `_nodes/{name}`", members),
     ("a rewrite function that leads out of its database", rewrite_outside),
+    ("304", |c| unchanged(c).starts_with("http/1.1 304") && !unchanged(c).contains("content-length")),
+    ("`_versions`, `collator_versions` of a view", |c| {
+        let told = versions(c);
+        told.contains("\"name\":\"icu4x\"") && told.contains("\"collator_versions\":[]")
+    }),
+    ("DELETE of an attachment with more `w` than there are replicas", |c| {
+        quorum_of_attachment_delete(c, "quorum") == 202
+    }),
+    ("a users database that `authentication_db` names at run time", users_database_at_run_time),
+    ("ES384 and ES512 with a key of another curve", other_curve),
+    ("sequences", |c| {
+        let body = c.get("/d").body;
+        let seq = body.split("\"update_seq\":\"").nth(1).and_then(|s| s.split('"').next()).unwrap_or_default();
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(seq.split('-').nth(1).unwrap_or_default());
+        // 131 begins an Erlang term.
+        bytes.is_ok_and(|bytes| bytes.first().is_some_and(|first| *first != 131))
+    }),
     ("a map function that runs out of time or memory", runaway_map),
     ("a list function over more than 4 MB of rows", long_list),
     ("`caused_by` of `_sum` with `descending=true`", sum_backwards),
@@ -303,6 +387,15 @@ const FOLLOWED: &[Check] = &[
         let lines = c.get("/d/_changes?feed=continuous&timeout=50").body;
         lines.contains("}\n") && !lines.contains("}\r\n")
     }),
+    ("a rewrite function that leads out of its database", |c| rewritten(c).body.contains("\"d\"")),
+    ("304", |c| unchanged(c).starts_with("http/1.1 304") && unchanged(c).contains("content-length: 0")),
+    ("`_versions`, `collator_versions` of a view", |c| {
+        let told = versions(c);
+        told.contains("\"name\":\"libicu\"") && told.contains("\"collator_versions\":[\"153.120\"]")
+    }),
+    ("DELETE of an attachment with more `w` than there are replicas", |c| {
+        quorum_of_attachment_delete(c, "quorum") == 200
+    }),
     ("DELETE of `_nodes/{name}`", |c| {
         let members = c.get("/_node/_local/_dbs/_all_docs").status < 500;
         members && c.send("DELETE", "/_node/_local/_nodes/a@b", &["Accept: */*"], "").status == 409
@@ -320,7 +413,7 @@ fn with_node(more: &[&str], check: impl FnOnce(&Client) -> Vec<&'static str>) ->
     let settings = settings.iter().chain(more).filter_map(|text| Setting::parse(text));
     let config = Config::in_memory(&env, settings.collect());
     let node = runtime.block_on(Node::start(&env, &config, dir.path())).expect("the node starts");
-    let credentials = base64::engine::general_purpose::STANDARD.encode("adm:pass");
+    let credentials = basic("adm:pass");
     let client = Client { to: node.address(), credentials };
     assert_eq!(client.put("/d", "").status, 201);
     assert_eq!(client.put("/d/a", "{\"v\":1}").status, 201);

@@ -17,6 +17,36 @@ pub const ID: &str = "_design/_auth";
 /// Its validation function.
 const VALIDATE: &str = include_str!("users_design.js");
 
+/// Does [`ensure`] after a pause, as CouchDB does it; the pause is [`limits::USERS_DESIGN_PAUSE`].
+pub fn ensure_later(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) {
+    let (env, config, coordinator) = (env.clone(), config.clone(), Arc::downgrade(coordinator));
+    env.clone().spawn(async move {
+        env.sleep(limits::USERS_DESIGN_PAUSE).await;
+        let Some(coordinator) = coordinator.upgrade() else { return };
+        keep(&env, &config, &coordinator).await;
+    });
+}
+
+/// Gives each database its design document that `authentication_db` names from now on.
+pub fn watch(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) {
+    let (env, config, coordinator) = (env.clone(), config.clone(), Arc::downgrade(coordinator));
+    let (mut changes, mut named) = (config.watch(), options::users_db(&config));
+    env.clone().spawn(async move {
+        while changes.changed().await.is_ok() {
+            let name = options::users_db(&config);
+            if name == named {
+                continue;
+            }
+            named = name;
+            let Some(coordinator) = coordinator.upgrade() else { return };
+            match config.follows_couchdb() {
+                true => ensure_later(&env, &config, &coordinator),
+                false => keep(&env, &config, &coordinator).await,
+            }
+        }
+    });
+}
+
 /// Does [`ensure`], later and until it works where the database cannot be read or written now: while this node is in
 /// maintenance, or has to reach others first.
 pub async fn keep(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) {

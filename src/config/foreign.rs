@@ -28,7 +28,6 @@ pub const FOREIGN: &[Row] = &[
     ("chttpd", &["server_options", "socket_options"], "sockets have their system's buffers and no delay"),
     ("httpd", &["server_options", "socket_options"], "sockets have their system's buffers and no delay"),
     ("chttpd", &["buffer_response"], "the first bytes of an answer are read before its status is sent, always"),
-    ("chttpd", &["secure_rewrites"], "rewrites never lead out of their database"),
     ("chttpd", &["config_whitelist"], "an administrator of the server may change every section that requests may change"),
     ("chttpd", &["bulk_get_use_batches"], "documents of `_bulk_get` are always read in batches"),
     ("chttpd", &["disconnect_check_msec", "disconnect_check_jitter_msec"], "a client that is gone is noticed at once"),

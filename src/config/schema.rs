@@ -81,7 +81,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
             "enable_xframe_options",
         ],
     ),
-    ("chttpd", Switch, &["allow_jsonp", "decode_plus_to_space", "server_header_versions"]),
+    ("chttpd", Switch, &["allow_jsonp", "decode_plus_to_space", "secure_rewrites", "server_header_versions"]),
     (
         "chttpd",
         Text,

@@ -350,7 +350,11 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
         let name = if is_json { "application/json" } else { "text/plain;charset=utf-8" };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(name));
     }
-    let redirect = reply.status.is_redirection() && reply.status != StatusCode::NOT_MODIFIED;
+    let unchanged = reply.status == StatusCode::NOT_MODIFIED;
+    if unchanged && config.follows_couchdb() {
+        headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+    let redirect = reply.status.is_redirection() && !unchanged;
     if !redirect && reply.status != StatusCode::NO_CONTENT && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
     }

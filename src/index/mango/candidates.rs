@@ -3,13 +3,30 @@
 
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::explain::{Asked, Choice};
-use super::planner::{field_mismatch, is_named, narrowing, taken};
+use super::planner::{field_mismatch, is_named, names_index, narrowing, taken};
 use super::request::FindRequest;
+use super::text::{TextIndex, text_query};
 use crate::document::collate::Collator;
 use crate::document::json::Value;
 
-/// An index, or the list of all documents.
-type Candidate<'a> = Option<&'a FieldIndex>;
+/// What a query may be answered by.
+#[derive(Clone, Copy, PartialEq)]
+enum Candidate<'a> {
+    Fields(&'a FieldIndex),
+    Text(&'a TextIndex),
+    AllDocs,
+}
+
+/// The indexes of a database of which one is chosen.
+#[derive(Clone, Copy)]
+pub struct Indexes<'a> {
+    /// Those over fields.
+    pub fields: &'a [FieldIndex],
+    /// Text indexes.
+    pub texts: &'a [TextIndex],
+    /// The text index that was chosen.
+    pub chosen: Option<&'a TextIndex>,
+}
 
 /// What is told of a candidate; what several groups say is put together.
 #[derive(Debug)]
@@ -42,7 +59,7 @@ struct Groups<'a> {
 pub fn candidates(
     request: &FindRequest,
     choice: &Choice,
-    indexes: &[FieldIndex],
+    indexes: Indexes<'_>,
     asked: Asked<'_>,
     collator: &Collator,
 ) -> Value {
@@ -55,7 +72,12 @@ pub fn candidates(
     let width = choice.as_ref().ok().and_then(Option::as_ref).map_or(usize::MAX, |chosen| chosen.columns.len());
     let mut list = Vec::new();
     for candidate in ordered(indexes) {
-        if choice.as_ref().is_ok_and(|chosen| chosen.as_ref() == candidate) {
+        let is_chosen = match candidate {
+            Candidate::Fields(index) => choice.as_ref().is_ok_and(|chosen| chosen.as_ref() == Some(index)),
+            Candidate::Text(index) => indexes.chosen == Some(index),
+            Candidate::AllDocs => choice.as_ref().is_ok_and(Option::is_none),
+        };
+        if is_chosen {
             continue;
         }
         let mut tags = Tags { usable: true, reasons: Vec::new(), ranking: 0 };
@@ -74,7 +96,7 @@ pub fn candidates(
         if groups.unfavored.contains(&candidate) {
             tags.add(true, Some("unfavored_type"), unfavored);
         }
-        let compared = groups.compared.iter().enumerate().find(|(_, (index, _))| Some(*index) == candidate);
+        let compared = groups.compared.iter().enumerate().find(|(_, (index, _))| Candidate::Fields(index) == candidate);
         if let Some((rank, (index, left))) = compared {
             let reason = match (*left, index.columns.len() > width) {
                 (1.., _) => "less_overlap",
@@ -92,7 +114,7 @@ impl<'a> Groups<'a> {
     fn of(
         request: &FindRequest,
         choice: &Choice,
-        indexes: &'a [FieldIndex],
+        indexes: Indexes<'a>,
         asked: Asked<'_>,
         collator: &Collator,
     ) -> Groups<'a> {
@@ -106,13 +128,13 @@ impl<'a> Groups<'a> {
         };
         let mut usable = Vec::new();
         for candidate in ordered(indexes) {
-            let named = candidate.is_some_and(|index| is_named(request, index));
-            let in_scope = candidate.is_none_or(|index| index.partitioned == asked.partition.is_some());
-            let is_partial = candidate.is_some_and(FieldIndex::is_partial);
+            let named = candidate.is_named(request);
+            let in_scope = candidate.partitioned().is_none_or(|own| own == asked.partition.is_some());
+            let is_partial = candidate.is_partial();
             if is_partial {
                 groups.partial.push(candidate);
             }
-            match (in_scope, field_mismatch(request, candidate)) {
+            match (in_scope, candidate.mismatch(request)) {
                 _ if is_partial && !named => {}
                 (false, _) => groups.out_of_scope.extend((!is_partial).then_some(candidate)),
                 (true, Some(reason)) => groups.not_usable.push((candidate, reason)),
@@ -128,7 +150,7 @@ impl<'a> Groups<'a> {
         let (kept, left): (Vec<_>, Vec<_>) = usable.into_iter().partition(|(_, named)| *named || !by_name);
         groups.excluded = left.into_iter().map(|(candidate, _)| candidate).collect();
         let ranges = narrowing(request, collator);
-        let compared = kept.iter().filter_map(|(index, _)| *index);
+        let compared = kept.iter().filter_map(|(candidate, _)| candidate.fields());
         groups.compared = compared.map(|index| (index, ranges.len() - taken(&ranges, index))).collect();
         groups.compared.sort_by(|(a, left_a), (b, left_b)| {
             let key =
@@ -136,21 +158,85 @@ impl<'a> Groups<'a> {
             key(a, *left_a).cmp(&key(b, *left_b))
         });
         if !groups.compared.is_empty() {
-            groups.unfavored = kept.into_iter().map(|(index, _)| index).filter(Option::is_none).collect();
+            groups.unfavored = kept.into_iter().map(|(one, _)| one).filter(|one| one.fields().is_none()).collect();
         }
         groups
     }
 }
 
+impl<'a> Candidate<'a> {
+    fn fields(self) -> Option<&'a FieldIndex> {
+        match self {
+            Candidate::Fields(index) => Some(index),
+            Candidate::Text(_) | Candidate::AllDocs => None,
+        }
+    }
+
+    /// The design document and the name, by which candidates are in order.
+    fn place(self) -> (&'a str, &'a str) {
+        match self {
+            Candidate::Fields(index) => (&index.ddoc, &index.name),
+            Candidate::Text(index) => (&index.ddoc, &index.name),
+            Candidate::AllDocs => ("", ""),
+        }
+    }
+
+    fn is_named(self, request: &FindRequest) -> bool {
+        match self {
+            Candidate::Fields(index) => is_named(request, index),
+            Candidate::Text(index) => names_index(request, &index.ddoc, &index.name),
+            Candidate::AllDocs => false,
+        }
+    }
+
+    fn partitioned(self) -> Option<bool> {
+        match self {
+            Candidate::Fields(index) => Some(index.partitioned),
+            Candidate::Text(index) => Some(index.partitioned),
+            Candidate::AllDocs => None,
+        }
+    }
+
+    fn is_partial(self) -> bool {
+        match self {
+            Candidate::Fields(index) => index.is_partial(),
+            Candidate::Text(index) => index.is_partial(),
+            Candidate::AllDocs => false,
+        }
+    }
+
+    /// Why it cannot answer the request; `None` where it can.
+    fn mismatch(self, request: &FindRequest) -> Option<&'static str> {
+        match self {
+            Candidate::Fields(index) => field_mismatch(request, Some(index)),
+            Candidate::AllDocs => field_mismatch(request, None),
+            Candidate::Text(index) => {
+                let query = text_query(&request.selector, index.kind);
+                (!query.is_ok_and(|query| index.is_usable(&query))).then_some("field_mismatch")
+            }
+        }
+    }
+
+    fn to_value(self) -> Value {
+        match self {
+            Candidate::Fields(index) => index.to_value(),
+            Candidate::Text(index) => index.to_value(),
+            Candidate::AllDocs => all_docs_value(),
+        }
+    }
+}
+
 /// All candidates, those of later names first, the list of all documents last.
-fn ordered(indexes: &[FieldIndex]) -> Vec<Candidate<'_>> {
-    let mut list: Vec<&FieldIndex> = indexes.iter().collect();
-    list.sort_by(|a, b| (&b.ddoc, &b.name).cmp(&(&a.ddoc, &a.name)));
-    list.into_iter().map(Some).chain([None]).collect()
+fn ordered(indexes: Indexes<'_>) -> Vec<Candidate<'_>> {
+    let fields = indexes.fields.iter().map(Candidate::Fields);
+    let mut list: Vec<Candidate<'_>> = fields.chain(indexes.texts.iter().map(Candidate::Text)).collect();
+    list.sort_by(|a, b| b.place().cmp(&a.place()));
+    list.push(Candidate::AllDocs);
+    list
 }
 
 fn told(request: &FindRequest, candidate: Candidate<'_>, tags: &Tags) -> Value {
-    let covering = candidate.map_or(Value::Null, |index| {
+    let covering = candidate.fields().map_or(Value::Null, |index| {
         let names = index.names();
         let has = |name: &str| name == "_id" || names.contains(&name);
         let fields = &request.fields;
@@ -163,6 +249,5 @@ fn told(request: &FindRequest, candidate: Candidate<'_>, tags: &Tags) -> Value {
         ("ranking", (tags.ranking as u64).into()),
         ("covering", covering),
     ]);
-    let index = candidate.map_or_else(all_docs_value, FieldIndex::to_value);
-    object([("index", index), ("analysis", analysis)])
+    object([("index", candidate.to_value()), ("analysis", analysis)])
 }

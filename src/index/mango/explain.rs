@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bookmark::NIL;
-use super::candidates::candidates;
+use super::candidates::{Indexes, candidates};
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::planner::is_covering;
 use super::request::FindRequest;
@@ -35,7 +35,7 @@ pub type Choice = Result<Option<FieldIndex>, ()>;
 pub fn explain(
     request: &FindRequest,
     choice: &Choice,
-    indexes: &[FieldIndex],
+    indexes: Indexes<'_>,
     asked: Asked<'_>,
     collator: &Collator,
 ) -> Value {
@@ -70,7 +70,7 @@ pub fn explain(
 pub fn explain_text(
     request: &FindRequest,
     (index, query, sort): (&TextIndex, &TextQuery, &[String]),
-    indexes: &[FieldIndex],
+    indexes: Indexes<'_>,
     asked: Asked<'_>,
     collator: &Collator,
 ) -> Value {

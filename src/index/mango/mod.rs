@@ -4,7 +4,7 @@
 //! list, for documents that have all of them and match the partial filter (`conformance/cases/queries`).
 
 pub mod bookmark;
-mod candidates;
+pub mod candidates;
 pub mod catalogue;
 mod covered;
 pub mod explain;

@@ -6,7 +6,7 @@ use super::InvalidValue;
 use super::sum::{add_numbers, is_number, square};
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
-use crate::document::selector::{erlang_term, erlang_text};
+use crate::document::selector::{erlang_pretty, erlang_term, erlang_text};
 
 /// Statistics under way.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -54,7 +54,9 @@ impl Figures {
                 Err(InvalidValue { reason: format!("non-numeric _stats input received for {name}: {other}") })
             }
             None => {
-                let given = shown(&Value::Object(given.clone()));
+                // CouchDB prints the members without the braces of an object.
+                let given = erlang_pretty(&Value::Object(given.clone()));
+                let given = given.trim_start_matches('{').trim_end_matches('}');
                 Err(InvalidValue { reason: format!("user _stats input missing required field {name} ({given})") })
             }
         };

@@ -180,6 +180,7 @@ impl Parser<'_> {
             self.add(&mut clauses, is_and, occur, query)?;
         }
         if clauses.len() == 1 && is_plain_first {
+            self.clauses -= 1;
             return Ok(clauses.pop().map(|clause| clause.query));
         }
         Ok((!clauses.is_empty()).then_some(Query::Boolean { clauses, has_coord: true }))

@@ -73,7 +73,10 @@ async fn create(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     };
     let written = ctx.coordinator.create_database(db, options).await?;
     if db == options::users_db(&ctx.config) {
-        users_design::ensure(&ctx.config, &ctx.coordinator).await?;
+        match ctx.config.follows_couchdb() {
+            true => users_design::ensure_later(&ctx.env, &ctx.config, &ctx.coordinator),
+            false => users_design::ensure(&ctx.config, &ctx.coordinator).await?,
+        }
     }
     let status = if written == Written::Quorum { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok(Reply::ok(status).location(request, &[db]))

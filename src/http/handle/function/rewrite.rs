@@ -1,6 +1,8 @@
 //! `_rewrite` of design documents: rules or a function replace the requested path by another one.
 //!
-//! Targets are relative to the design document and stay within its database.
+//! Targets are relative to the design document and stay within its database, unless `[chttpd] secure_rewrites` is false
+//! or, for those of functions, the node follows CouchDB. The request for a target is admitted anew, with the rights of
+//! the caller.
 
 use std::borrow::Cow;
 
@@ -45,14 +47,15 @@ pub async fn rewrite(
         request.headers.insert(REQUESTED_PATH, asked);
     }
     let root = [name, "_design", ddoc.strip_prefix("_design/").unwrap_or(ddoc)].map(str::to_owned);
+    let secure = ctx.config.bool("chttpd", "secure_rewrites", true);
     match program.body().get("rewrites") {
         Some(Value::Array(rules)) => {
             // CouchDB takes HEAD for GET before it looks for a rule.
             let method = if request.head { "GET" } else { request.method.as_str() };
-            let found = rewrite_rules::resolve(rules, method, path, &request.query)?;
+            let found = rewrite_rules::resolve(rules, secure, method, path, &request.query)?;
             let (target, query) = found.ok_or_else(Problem::missing)?;
             request.query = query;
-            directed(request, &root, &target)
+            directed(request, &Base { root: &root, secure }, &target)
         }
         Some(Value::String(source)) => {
             let body = body_text(&mut request).await?;
@@ -61,16 +64,25 @@ pub async fn rewrite(
             request.body = RequestBody::full(text);
             let kind = (Rendering::Rewrite, source.as_str());
             let answer = db.scripts().render(&program, kind, "null".to_owned(), &req).await?;
-            by_function(ctx, request, &root, &answer)
+            let secure = secure && !ctx.config.follows_couchdb();
+            by_function(ctx, request, &Base { root: &root, secure }, &answer)
         }
         _ => Err(invalid_path("rewrite_error")),
     }
 }
 
+/// What targets are relative to.
+struct Base<'a> {
+    /// The segments of the design document.
+    root: &'a [String],
+    /// Whether they stay within the database.
+    secure: bool,
+}
+
 /// Answers as the function said: at once, or with what another path answers.
-fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Object) -> Result<Rewritten> {
+fn by_function(ctx: &Context, mut request: Request, base: &Base<'_>, answer: &Object) -> Result<Rewritten> {
     let said = match answer.get("resp") {
-        Some(Value::String(path)) => return directed(with_query(request, path), root, &path_of(path)),
+        Some(Value::String(path)) => return directed(with_query(request, path), base, &path_of(path)),
         Some(Value::Object(said)) => said,
         None | Some(Value::Null) => return Err(invalid_path("rewrite_error")),
         Some(_) => return Err(bad("bad rewrite")),
@@ -102,7 +114,7 @@ fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Ob
             request.headers.insert(name, value);
         }
     }
-    directed(request, root, &path_of(path))
+    directed(request, base, &path_of(path))
 }
 
 fn bad(reason: impl Into<Cow<'static, str>>) -> Problem {
@@ -148,21 +160,22 @@ fn path_of(path: &str) -> Vec<String> {
     segments(path).into_iter().map(|raw| String::from_utf8_lossy(&decode(raw)).into_owned()).collect()
 }
 
-/// The request for `target`, relative to `root`: the segments of the design document.
-fn directed(mut request: Request, root: &[String], target: &[String]) -> Result<Rewritten> {
-    let path = resolve(root, target).ok_or_else(rewrite_rules::insecure)?;
+/// The request for `target`.
+fn directed(mut request: Request, base: &Base<'_>, target: &[String]) -> Result<Rewritten> {
+    let path = resolve(base, target).ok_or_else(rewrite_rules::insecure)?;
     let encoded: Vec<String> = path.iter().map(|segment| encode_segment(segment)).collect();
     request.raw_path = format!("/{}", encoded.join("/"));
     Ok(Rewritten::Request(Box::new(request)))
 }
 
-/// The segments of the target's path; `None` when it leaves the database.
-fn resolve(root: &[String], target: &[String]) -> Option<Vec<String>> {
-    let mut path = root.to_vec();
+/// The segments of the target's path; `None` when it leaves the database and may not, or leads above the server.
+fn resolve(base: &Base<'_>, target: &[String]) -> Option<Vec<String>> {
+    let least = usize::from(base.secure);
+    let mut path = base.root.to_vec();
     for segment in target {
         match segment.as_str() {
             "." | "" => {}
-            ".." if path.len() > 1 => drop(path.pop()),
+            ".." if path.len() > least => drop(path.pop()),
             ".." => return None,
             _ => path.push(segment.clone()),
         }
@@ -172,16 +185,21 @@ fn resolve(root: &[String], target: &[String]) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, resolve};
+    use super::{Base, check, resolve};
     use crate::document::json::{self, Value};
 
     #[test]
     fn targets_stay_within_the_database() {
         let root = ["db", "_design", "d"].map(str::to_owned);
-        let to = |text: &str| resolve(&root, &text.split('/').map(str::to_owned).collect::<Vec<_>>());
+        let resolved = |secure: bool, text: &str| {
+            resolve(&Base { root: &root, secure }, &text.split('/').map(str::to_owned).collect::<Vec<_>>())
+        };
+        let to = |text: &str| resolved(true, text);
         assert_eq!(to("../../x").unwrap(), ["db", "x"]);
         assert_eq!(to("_view/v").unwrap(), ["db", "_design", "d", "_view", "v"]);
         assert_eq!(to("../../../other"), None);
+        assert_eq!(resolved(false, "../../../_uuids").unwrap(), ["_uuids"]);
+        assert_eq!(resolved(false, "../../../../_uuids"), None);
     }
 
     #[test]

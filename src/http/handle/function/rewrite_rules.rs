@@ -37,10 +37,17 @@ struct Rule<'a> {
 /// `_rewrite`; `None` where none does.
 ///
 /// # Errors
-/// 500 for a rule without a target or with one that is too far up, whichever rule fits; 400 for parameters that are to
-/// be JSON and are not.
-pub fn resolve(rules: &[Value], method: &str, path: &[String], query: &Query) -> Result<Option<(Vec<String>, Query)>> {
-    let rules = rules.iter().filter_map(Value::as_object).map(Rule::parse).collect::<Result<Vec<_>>>()?;
+/// 500 for a rule without a target or, where rules are `secure`, with one that is too far up, whichever rule fits; 400
+/// for parameters that are to be JSON and are not.
+pub fn resolve(
+    rules: &[Value],
+    secure: bool,
+    method: &str,
+    path: &[String],
+    query: &Query,
+) -> Result<Option<(Vec<String>, Query)>> {
+    let rules = rules.iter().filter_map(Value::as_object).map(|rule| Rule::parse(rule, secure));
+    let rules = rules.collect::<Result<Vec<_>>>()?;
     let given =
         query.iter().map(|(name, text)| Ok((name.to_owned(), decoded(name, text)?))).collect::<Result<Bound>>()?;
     for rule in &rules {
@@ -60,13 +67,13 @@ pub fn resolve(rules: &[Value], method: &str, path: &[String], query: &Query) ->
 }
 
 impl Rule<'_> {
-    fn parse(rule: &Object) -> Result<Rule<'_>> {
+    fn parse(rule: &Object, secure: bool) -> Result<Rule<'_>> {
         let text = |name| rule.get(name).and_then(Value::as_str);
         let target = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "invalid_rewrite_target");
         Ok(Rule {
             method: text("method").unwrap_or("*"),
-            from: parts(text("from").unwrap_or("*"))?,
-            to: parts(text("to").ok_or_else(target)?)?,
+            from: parts(text("from").unwrap_or("*"), secure)?,
+            to: parts(text("to").ok_or_else(target)?, secure)?,
             query: rule.get("query").and_then(Value::as_object),
             formats: rule.get("formats").and_then(Value::as_object),
         })
@@ -104,8 +111,8 @@ impl Rule<'_> {
 }
 
 /// The segments of a rule's path.
-fn parts(path: &str) -> Result<Vec<Part>> {
-    if segments(path).iter().filter(|segment| **segment == "..").count() > 2 {
+fn parts(path: &str, secure: bool) -> Result<Vec<Part>> {
+    if secure && segments(path).iter().filter(|segment| **segment == "..").count() > 2 {
         return Err(insecure());
     }
     let part = |segment: &str| match segment.strip_prefix(':') {
@@ -187,7 +194,7 @@ mod tests {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let path: Vec<String> = segments(path).into_iter().map(str::to_owned).collect();
         let Ok(Value::Array(rules)) = json::parse(rules.as_bytes()) else { panic!("{rules}") };
-        let found = resolve(&rules, method, &path, &Query::parse(query))?;
+        let found = resolve(&rules, true, method, &path, &Query::parse(query))?;
         let shown = |query: &Query| query.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
         Ok(found.map(|(path, query)| format!("{}?{}", path.join("/"), shown(&query).join("&"))))
     }

@@ -15,6 +15,7 @@ use crate::document::json::{self, JsonError, Object, Value};
 use crate::document::selector::{FieldRange, Subject};
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::bookmark::{Bookmark, NIL};
+use crate::index::mango::candidates::Indexes;
 use crate::index::mango::catalogue::FieldIndex;
 use crate::index::mango::explain::{Asked as Explained, explain as explained};
 use crate::index::mango::groups::{GroupBy, Groups};
@@ -89,8 +90,9 @@ impl Asked {
 /// As [`find`], but for a sort that no index has.
 pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
-    if let Some(chosen) = find_text::chosen(ctx, &asked).await? {
-        return Ok(find_text::explain(&asked, &chosen, &ctx.collator));
+    let texts = find_text::text_indexes(ctx, &asked.db).await?;
+    if let Some(chosen) = find_text::chosen(&texts, &asked)? {
+        return Ok(find_text::explain(&asked, &texts, &chosen, &ctx.collator));
     }
     let choice = match asked.plan(&ctx.collator) {
         Ok(plan) => Ok(plan.index),
@@ -103,7 +105,8 @@ pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: O
         partition: asked.partition.as_deref(),
         with_range: request.query.flag("range"),
     };
-    let answer = explained(&asked.request, &choice, &asked.indexes, about, &ctx.collator);
+    let indexes = Indexes { fields: &asked.indexes, texts: &texts, chosen: None };
+    let answer = explained(&asked.request, &choice, indexes, about, &ctx.collator);
     Ok(Reply::json(StatusCode::OK, answer.to_vec()))
 }
 
@@ -121,7 +124,10 @@ fn is_pointless(request: &FindRequest, index: Option<&FieldIndex>, collator: &Co
 /// 400 for what is wrong with the request or has no index, 500 when rows cannot be read.
 pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
-    if let Some(chosen) = find_text::chosen(ctx, &asked).await? {
+    let texts = find_text::text_indexes(ctx, &asked.db).await?;
+    if !asked.request.selector.is_empty_combination()
+        && let Some(chosen) = find_text::chosen(&texts, &asked)?
+    {
         return find_text::find(ctx, asked, chosen).await;
     }
     let plan = asked.plan(&ctx.collator)?;

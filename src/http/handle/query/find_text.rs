@@ -17,6 +17,7 @@ use crate::http::handle::search::sorts;
 use crate::http::{ChunkSink, Context, Problem, Reply, Result};
 use crate::index::mango::MangoError;
 use crate::index::mango::bookmark::NIL;
+use crate::index::mango::candidates::Indexes;
 use crate::index::mango::explain::{Asked as Explained, explain_text};
 use crate::index::mango::planner::{has_usable, names_index};
 use crate::index::mango::request::FindRequest;
@@ -50,10 +51,9 @@ pub async fn text_indexes(ctx: &Context, db: &Database) -> Result<Vec<TextIndex>
 ///
 /// # Errors
 /// `multiple_text_indexes`, and what is wrong with the query for such an index.
-pub async fn chosen(ctx: &Context, asked: &Asked) -> Result<Option<Chosen>> {
+pub fn chosen(all: &[TextIndex], asked: &Asked) -> Result<Option<Chosen>> {
     let request = &asked.request;
-    let all = text_indexes(ctx, &asked.db).await?;
-    if all.is_empty() || request.selector == Selector::Everything || request.selector.is_empty_combination() {
+    if all.is_empty() || request.selector == Selector::Everything {
         return Ok(None);
     }
     for kind in [TextKind::Plain, TextKind::Typed] {
@@ -97,7 +97,7 @@ fn index_for(asked: &Asked, all: &[&TextIndex], query: &TextQuery) -> Result<Opt
 }
 
 /// POST `/{db}/_explain`.
-pub fn explain(asked: &Asked, chosen: &Chosen, collator: &Collator) -> Reply {
+pub fn explain(asked: &Asked, texts: &[TextIndex], chosen: &Chosen, collator: &Collator) -> Reply {
     let about = Explained {
         database: &asked.db.name,
         partitioned: asked.db.map().partitioned,
@@ -105,7 +105,8 @@ pub fn explain(asked: &Asked, chosen: &Chosen, collator: &Collator) -> Reply {
         with_range: false,
     };
     let what = (&chosen.index, &chosen.query, &chosen.sort[..]);
-    Reply::json(StatusCode::OK, explain_text(&asked.request, what, &asked.indexes, about, collator).to_vec())
+    let indexes = Indexes { fields: &asked.indexes, texts, chosen: Some(&chosen.index) };
+    Reply::json(StatusCode::OK, explain_text(&asked.request, what, indexes, about, collator).to_vec())
 }
 
 /// POST `/{db}/_find`. Documents are streamed while they are found.

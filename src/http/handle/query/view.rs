@@ -14,6 +14,7 @@ use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, Vi
 use crate::document::id::DocId;
 use crate::document::json::{Value, write_string};
 use crate::http::handle::document::shown::{Data, row_doc, write_pieces};
+use crate::http::handle::server::node::COLLATOR_VERSION;
 use crate::http::response::state_etag;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 use crate::limits;
@@ -126,6 +127,7 @@ pub async fn queries(
 pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
     let info = db.views_info(&DocId::new(ddoc)).await?;
+    let collators: &[&str] = if ctx.config.follows_couchdb() { &[COLLATOR_VERSION] } else { &[] };
     let name = ddoc.strip_prefix("_design/").unwrap_or(ddoc);
     let body = serde_json::json!({"name": name, "view_index": {
         "updates_pending": {"minimum": info.pending, "preferred": info.pending, "total": info.pending},
@@ -138,7 +140,7 @@ pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Res
         "purge_seq": info.purge_seq,
         "language": info.language,
         "compact_running": false,
-        "collator_versions": [],
+        "collator_versions": collators,
     }});
     Ok(Reply::value(StatusCode::OK, &body))
 }

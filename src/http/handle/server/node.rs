@@ -39,7 +39,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             Ok(Reply::value(StatusCode::OK, &json!(shown(ctx).remove(*section).unwrap_or_default())))
         }
         ["_config", section, key] => setting(ctx, request, section, key).await,
-        ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
+        ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions(ctx.config.follows_couchdb()))),
         ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env, &levels(ctx).await))),
         ["_state"] => Ok(Reply::value(StatusCode::OK, &status::state(ctx).await)),
         ["_log"] => status::log(&request),
@@ -87,13 +87,31 @@ fn shown(ctx: &Context) -> Sections {
     sections
 }
 
-fn versions() -> Value {
+/// The programs within. A node that follows CouchDB names those of CouchDB 3.5.0 whose behaviour it has, because
+/// clients take decisions by these names.
+fn versions(follows_couchdb: bool) -> Value {
+    if follows_couchdb {
+        return json!({
+            "settee": {"version": env!("CARGO_PKG_VERSION")},
+            "javascript_engine": {"name": "quickjs"},
+            "erlang": {"version": "25.2.3", "supported_hashes": ["sha512", "sha384", "sha256", "sha224", "sha"]},
+            "collation_driver": {
+                "name": "libicu",
+                "library_version": "72.1",
+                "collator_version": COLLATOR_VERSION,
+                "collation_algorithm_version": "15",
+            },
+        });
+    }
     json!({
         "settee": {"version": env!("CARGO_PKG_VERSION")},
         "javascript_engine": {"name": "quickjs-ng"},
         "collation_driver": {"name": "icu4x"},
     })
 }
+
+/// The version of the collation of ICU 72, whose order views have.
+pub const COLLATOR_VERSION: &str = "153.120";
 
 /// What compacts by itself, in the form of CouchDB's channels. Nothing waits in a queue: what is due is looked for.
 fn compactions(ctx: &Context) -> Value {
