@@ -237,6 +237,12 @@ pub const BOARD: &[Entry] = &[
         "a replica that has only the ancestor of a purged leaf keeps it",
         &["I7"],
     ),
+    scene(
+        Scene::Purges,
+        Mutation::LateEditStored,
+        "an edit is stored behind the purge of its revision, though its caller has given it up",
+        &["I7"],
+    ),
     node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
     scene(
         Scene::Disks,
@@ -280,12 +286,6 @@ pub const UNCAUGHT: &[Entry] = &[
         &["I1", "I3", "I6", "I10", "I15", "I27"],
     ),
     node(Mutation::SearchPositionFirst, "a search index's position is durable before its segment", &["I18"]),
-    scene(
-        Scene::Purges,
-        Mutation::LateEditStored,
-        "an edit is stored behind the purge of its revision, though its caller has given it up",
-        &["I7"],
-    ),
     // I22: a replication by a selector reads such a feed.
     scene(
         Scene::Filters,
