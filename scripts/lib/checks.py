@@ -49,7 +49,7 @@ class Step:
             command = f"nice -n 10 {command}" if not command.startswith("!") else command[1:]
         log = LOGS / f"{self.name}.log"
         with log.open("w") as out:
-            code = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env={**NODE, **os.environ},
+            code = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env={**PROGRAMS, **os.environ},
                                   stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
         self.seconds = time.monotonic() - started
         lines = log.read_text(errors="replace").strip().splitlines()
@@ -63,28 +63,31 @@ class Step:
         self.state = "failed" if code else "passed"
 
 
-# What users get is built by `scripts/release`; the steps test the same code, optimised less.
+# What users get is built by `scripts/release`; the steps test the same code with all its assertions.
 BUILD = "python3 scripts/lib/run_tests.py --profile testing"
 CLIPPY = "cargo clippy --profile testing --workspace --all-targets --locked"
-SIMULATOR = "target/testing/settee-sim"
-# Programs of the build without the simulator, for all steps that run a node.
-NODE = {"SETTEE": "settee", "SETTEE_BENCH": "settee-bench", "SETTEE_CONFORMANCE": "settee-conformance"}
-NODE = {variable: str(ROOT / "target" / "node" / program) for variable, program in NODE.items()}
+SIMULATOR = "target/node/settee-sim"
+# The optimised programs, which steps `node` and `simulator` build.
+PROGRAMS = {"SETTEE": "settee", "SETTEE_BENCH": "settee-bench", "SETTEE_CONFORMANCE": "settee-conformance",
+            "SETTEE_SIM": "settee-sim"}
+PROGRAMS = {variable: str(ROOT / "target" / "node" / program) for variable, program in PROGRAMS.items()}
 
 
 def default_steps():
     """What every change must pass, in the order in which steps start where nothing else decides."""
-    node, simulator, both = ("build",), ("sim-build",), ("build", "sim-build")
+    node, simulator, both = ("node",), ("simulator",), ("node", "simulator")
     return [
         Step("format", "build", "cargo fmt --all -- --check"),
         Step("licences", "wait", "python3 scripts/licences"),
         Step("configuration-page", "wait", "python3 scripts/configuration-page --check"),
-        Step("build", "build", f"{BUILD} --build-only --keep target/node"),
-        Step("tests", "compute", BUILD, node),
+        Step("build", "build", f"{BUILD} --build-only"),
+        Step("tests", "compute", BUILD, ("build",)),
+        Step("node", "build", "bash scripts/lib/build-node", ("build",)),
+        # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
+        Step("clippy", "build", f"{CLIPPY} --features sim -- -D warnings", ("build",)),
         # After the tests: both builds leave their programs in the same place.
         Step("sim-build", "build", f"{BUILD} --build-only --features sim", behind=("tests",)),
-        # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
-        Step("clippy", "build", f"{CLIPPY} --features sim -- -D warnings", node),
+        Step("simulator", "build", "bash scripts/lib/build-simulator", ("sim-build",)),
         Step("sim-tests", "compute", f"{BUILD} --features sim", simulator),
         Step("seeds", "compute", f"{SIMULATOR} run --seeds ${{SEEDS:-300}}", simulator),
         Step("cluster-seeds", "compute", f"{SIMULATOR} run --cluster --seeds ${{CLUSTER_SEEDS:-50}}", simulator),
@@ -116,7 +119,7 @@ def quick_steps():
 
 def long_steps():
     """What takes a night."""
-    node, simulator, both = ("build",), ("sim-build",), ("build", "sim-build")
+    node, simulator, both = ("node",), ("simulator",), ("node", "simulator")
 
     def step(name, kind, command, after=(), needs=()):
         return Step(name, kind, command, after, needs, ("long",))

@@ -1,23 +1,18 @@
 #!/usr/bin/env python3
 """Builds the test programs of the workspace with cargo and runs several of them at once.
 
-usage: scripts/lib/run_tests.py [--build-only] [--keep FOLDER] [--threads N] [--at-once N] [cargo arguments]
+usage: scripts/lib/run_tests.py [--build-only] [--threads N] [--at-once N] [cargo arguments, e.g. --features sim]
 
 `cargo test` runs one program after the other, with one thread per processor. Most tests of settee wait for a disk, a
 socket or a clock, so this runs three programs at once with eight threads each. Prints a line per program; of a
 program that fails, its output and the command that repeats it. Last line: `N passed, M failed, K skipped`.
-
---keep copies the programs of users (settee, settee-conformance, ...) to a folder: a later build with other features
-leaves its own in the same place. Such a node must not define the system calls that the simulator replaces.
 """
 
 import argparse
 import concurrent.futures
 import json
 import os
-import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -27,47 +22,26 @@ RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) igno
 FIRST = ["settee", "seeds", "clients", "replication", "scripts", "cluster"]
 
 
-SIMULATED = re.compile(r" [TtW] (clock_gettime|getrandom)$", re.M)
-
-
-def keep(paths, folder):
-    """Copies programs to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in map(pathlib.Path, paths):
-        symbols = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-        if path.name == "settee" and SIMULATED.search(symbols):
-            sys.exit(f"{path} defines simulated system calls")
-        fresh = folder / f".{path.name}"
-        shutil.copy2(path, fresh)
-        fresh.replace(folder / path.name)
-
-
-def programs(arguments, kept=None):
+def programs(arguments):
     """Builds, without a warning; the test programs as (name, path, folder of the package), with the longest first."""
     command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-diagnostic-rendered-ansi"]
     if "-p" not in arguments:
         command.append("--workspace")
     build = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
-    found, plain, warnings = [], [], 0
+    found, warnings = [], 0
     for line in build.stdout:
         message = json.loads(line) if line.startswith("{") else {}
         if message.get("reason") == "compiler-message":
             print(message["message"]["rendered"], file=sys.stderr)
             warnings += message["message"]["level"] == "warning"
-        if message.get("reason") != "compiler-artifact" or not message.get("executable"):
-            continue
-        if message["profile"]["test"]:
+        if message.get("reason") == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
             target, folder = message["target"], os.path.dirname(message["manifest_path"])
             name = target["name"] if target["kind"] != ["bin"] else target["name"] + " (program)"
             found.append((name, message["executable"], folder))
-        elif message["target"]["kind"] == ["bin"]:
-            plain.append(message["executable"])
     if build.wait():
         sys.exit(build.returncode)
     if warnings:
         sys.exit(f"{warnings} warnings of the compiler")
-    if kept:
-        keep(plain, kept)
     return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
 
 
@@ -82,11 +56,10 @@ def run(program, threads):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build-only", action="store_true")
-    parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--at-once", type=int, default=3)
     options, arguments = parser.parse_known_args()
-    found = programs(arguments, options.keep)
+    found = programs(arguments)
     if options.build_only:
         print(f"{len(found)} test programs built")
         return 0

@@ -1,7 +1,7 @@
 //! Whole runs: seeds that must hold every invariant, traces that must repeat, planted bugs that must be caught.
 #![cfg(feature = "sim")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use settee_sim::apart::{Leave, Summary, run_with};
 use settee_sim::bugs::{BOARD, Entry, ShownBy};
@@ -11,15 +11,20 @@ use settee_sim::totals::commit;
 /// Seeds of an ordinary test run; `SETTEE_SIM_SEED=N` replays one instead.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=30;
 
+/// The simulator of this build, or the optimised one that `scripts/test` names.
+fn simulator() -> PathBuf {
+    std::env::var_os("SETTEE_SIM").map_or_else(|| env!("CARGO_BIN_EXE_settee-sim").into(), PathBuf::from)
+}
+
 /// A run in a process of its own.
 fn run(plan: &Plan, bug: Option<&str>) -> Summary {
-    run_with(Path::new(env!("CARGO_BIN_EXE_settee-sim")), plan, bug, Leave::default()).expect("a summary")
+    run_with(&simulator(), plan, bug, Leave::default()).expect("a summary")
 }
 
 /// Shrinks a failing plan; the path of what is left.
 fn shrunk(seed: u64) -> String {
     let shrink = ["shrink", &seed.to_string()];
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_settee-sim")).args(shrink).output();
+    let output = std::process::Command::new(simulator()).args(shrink).output();
     let text = String::from_utf8(output.expect("the simulator runs").stdout).expect("text");
     text.trim().to_owned()
 }
