@@ -1,10 +1,10 @@
 //! Split of this node's replica of a range in two.
 //!
-//! [`OwnReplicas::prepare`] fills two child shards beside the replica while it is read and written: all documents, what
-//! changed meanwhile, the views, the local documents. [`OwnReplicas::divide`] ends the replica and puts the child
+//! [`OwnReplicas::prepare`] fills two child shards beside the replica while it is read and written: all documents,
+//! what changed meanwhile, the views, the local documents. [`OwnReplicas::divide`] ends the replica and puts the child
 //! shards in its place, in one commit with the record of the database. Child shards that were begun are in the record,
-//! so that a restart of the node only delays the split. The old replica can be read as long as a reader holds it; then its
-//! shard is removed.
+//! so that a restart of the node only delays the split. The old replica can be read as long as a reader holds it; then
+//! its shard is removed.
 //!
 //! Every node does this for its own replicas once the map of the database says so (`follow`); for a node that prepared
 //! before, only the last step is left.
@@ -140,7 +140,8 @@ impl OwnReplicas<'_> {
         }
     }
 
-    /// Ends this node's copy of a range and puts its child shards in its place. The record then says what `places` says.
+    /// Ends this node's copy of a range and puts its child shards in its place. The record then says what `places`
+    /// says.
     pub(in crate::coordinator) async fn divide(self, range: usize, places: &MapRecord) -> Result<(), ShardError> {
         let halves = self.prepare(range, &|_| {}).await?;
         let own = self.replicas().own_copy(range).await?.ok_or(ShardError::Moved)?;

@@ -2,7 +2,7 @@
 //!
 //! [`Database`](crate::coordinator::Database) is what all rooms share: its record, its settings and its layout. The
 //! operations of a room are methods of types of that room. Each borrows the database and reaches what it needs of it.
-//! A file that uses a room's operations imports the room's trait, so that the arrow between rooms is in the `use` lines.
+//! A file that uses a room's operations imports the room's trait: the arrow between rooms is in the `use` lines.
 
 /// Declares the types of one room and the trait through which a database gives them out.
 macro_rules! database_operations {
