@@ -237,6 +237,55 @@ fn no_room_of_the_coordinator_uses_one_above_it() {
     report("rooms: what two rooms share lies in the lower one", &breaches);
 }
 
+/// Types of the coordinator whose methods are still in several rooms.
+const SPREAD: &[&str] = &["Coordinator"];
+const METHODS_MAX: usize = 40;
+/// From how many methods on a type is of one room: smaller types of several rooms may have the same name.
+const METHODS_OF_ONE_ROOM: usize = 12;
+
+/// The room of a file of the coordinator.
+fn room(path: &str) -> Option<&str> {
+    let (room, _) = path.strip_prefix("src/coordinator/")?.split_once('/')?;
+    ROOMS.contains(&room).then_some(room)
+}
+
+#[test]
+fn a_type_of_the_coordinator_is_of_one_room_and_has_few_methods() {
+    let mut methods: BTreeMap<String, BTreeMap<&str, usize>> = BTreeMap::new();
+    let sources = sources(&["src/coordinator"]);
+    for source in &sources {
+        let Some(room) = room(&source.path) else { continue };
+        let mut of = None;
+        for (_, line) in source.code() {
+            if let Some(rest) = line.strip_prefix("impl") {
+                let rest = rest.trim_start_matches(|c: char| c != ' ').trim_start();
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+                of = (!line.contains(" for ")).then_some(name);
+            } else if line.starts_with('}') {
+                of = None;
+            } else if let Some(of) = &of
+                && line.starts_with("    ")
+                && !line.starts_with("     ")
+                && line.split('(').next().is_some_and(|head| head.contains("fn "))
+                && !is_comment(line)
+            {
+                *methods.entry(of.clone()).or_default().entry(room).or_default() += 1;
+            }
+        }
+    }
+    let mut breaches = Vec::new();
+    for (of, rooms) in methods.iter().filter(|(of, _)| !SPREAD.contains(&of.as_str())) {
+        let count: usize = rooms.values().sum();
+        if count > METHODS_MAX {
+            breaches.push(format!("{of} has {count} methods"));
+        }
+        if rooms.len() > 1 && count >= METHODS_OF_ONE_ROOM {
+            breaches.push(format!("{of} has methods in {:?}", rooms.keys()));
+        }
+    }
+    report("types: what a room does is a type of that room", &breaches);
+}
+
 #[test]
 fn nothing_reaches_around_the_world_seam() {
     let mut breaches = Vec::new();

@@ -204,6 +204,19 @@ class Page:
         self.js("arguments[0].focus(); arguments[0].select(); document.execCommand('insertText', false, arguments[1])",
                 {ELEMENT: element}, text)
 
+    def put(self, css, text):
+        """Types into what a selector names."""
+        element = self.find("any", css=css)
+        self.browser.call("POST", f"/element/{element}/clear")
+        self.browser.call("POST", f"/element/{element}/value", {"text": text})
+
+    def change(self, label, old, new):
+        """Replaces a part of the text in an editor."""
+        self.find("type", label)
+        text = self.js("return document.querySelector(`textarea[aria-label=${JSON.stringify(arguments[0])}]`).value", label)
+        self.check(old in text, f"{old!r} is in {text!r}")
+        self.paste(label, text.replace(old, new))
+
     def choose(self, label, option, row=None, nth=0):
         """Chooses an option of a select by its words or value."""
         def chosen():
@@ -313,6 +326,19 @@ class Page:
     def api(self, method, target, body=None, status=(200, 201, 202)):
         """Asks the node itself, to prepare a scene or to look at what it did."""
         return self.client.must(method, target, body, status)
+
+    def database(self, name, docs=(), query="q=2"):
+        """A database of this name, made anew, with some documents."""
+        if self.look("/" + name) is not None:
+            self.api("DELETE", "/" + name)
+        self.api("PUT", f"/{name}" + (f"?{query}" if query else ""))
+        if docs:
+            self.api("POST", f"/{name}/_bulk_docs", {"docs": list(docs)})
+
+    def empty_database(self, name, query="q=2"):
+        """An empty database of this name, and the list of databases on the screen."""
+        self.database(name, query=query)
+        self.go("#/databases")
 
     def look(self, target):
         """The answer of a GET, or None where it is 404."""

@@ -6,14 +6,6 @@ from urllib.parse import quote
 from page_browser import scene
 
 
-def fresh(page, name, query="q=2"):
-    """An empty database of this name."""
-    if page.look("/" + name) is not None:
-        page.api("DELETE", "/" + name)
-    page.api("PUT", f"/{name}?{query}")
-    page.go("#/databases")
-
-
 def download(page, name):
     """The text of the last file that the page gave the browser to save."""
     return page.until(f"the file {name}", lambda: page.js("return window.__saved && window.__saved[arguments[0]]", name))
@@ -32,14 +24,6 @@ def watch_downloads(page):
           const name = this.download;
           blobs[this.href].text().then((text) => { window.__saved[name] = text; });
         };""")
-
-
-def change(page, label, old, new):
-    """Replaces a part of the text in an editor."""
-    page.find("type", label)
-    text = page.js("return document.querySelector(`textarea[aria-label=${JSON.stringify(arguments[0])}]`).value", label)
-    page.check(old in text, f"{old!r} is in {text!r}")
-    page.paste(label, text.replace(old, new))
 
 
 def leave(page):
@@ -110,7 +94,7 @@ def many_databases(page):
 
 @scene("document", title="A document is written, its mistakes are told, differences are shown, and it is stored as it is typed")
 def document(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.go("#/db/papers")
     page.see("This database is empty")
     page.click("New document")
@@ -125,7 +109,7 @@ def document(page):
     page.click("Create document")
     page.see("Stored as 1-")
     page.see("123456789012345678901234567890")
-    change(page, "Text of first", '"a"', '"b"')
+    page.change("Text of first", '"a"', '"b"')
     page.click("Compare with stored")
     page.see("against the stored revision")
     page.shot("a document and what changed in it")
@@ -140,10 +124,10 @@ def document(page):
 
 @scene("leave-unsaved", title="A screen with unsaved text is not left without a question")
 def leave_unsaved(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("PUT", "/papers/draft", {"n": 1})
     page.go("#/db/papers/doc/draft")
-    change(page, "Text of draft", ": 1\n", ": 2\n")
+    page.change("Text of draft", ": 1\n", ": 2\n")
     page.click("Changes", nth=0)
     page.see("Leave without saving?")
     page.click("Cancel")
@@ -156,7 +140,7 @@ def leave_unsaved(page):
 
 @scene("conflict-on-save", title="A 409 shows three texts, takes what only one side changed, and asks for the rest")
 def conflict_on_save(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     rev = page.api("PUT", "/papers/first", {"a": 1, "b": 1, "c": 1})["rev"]
     page.go("#/db/papers/doc/first")
     page.see("Compare with stored")
@@ -177,7 +161,7 @@ def conflict_on_save(page):
 
 def with_conflicts(page):
     """A document with three live leaves and a deleted one."""
-    fresh(page, "papers")
+    page.empty_database("papers")
     rev, revs = None, []
     for number in range(14):
         body = {"customer": "Ada", "total": 10 + number, **({"_rev": rev} if rev else {})}
@@ -235,7 +219,7 @@ def revisions(page):
 
 @scene("deleted-document", title="A deleted document is told from one that never was, and comes back")
 def deleted_document(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     rev = page.api("PUT", "/papers/gone", {"text": "kept"})["rev"]
     page.api("DELETE", f"/papers/gone?rev={rev}")
     page.allow("status of 404")
@@ -250,7 +234,7 @@ def deleted_document(page):
 
 @scene("attachments", title="Attachments are uploaded, looked at, downloaded and deleted")
 def attachments(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("PUT", "/papers/first", {"n": 1})
     note, picture = page.scratch / "a note.txt", page.scratch / "dot.png"
     note.write_text("<b>not bold</b>\nsecond line\n")
@@ -278,7 +262,7 @@ def attachments(page):
 
 @scene("documents", title="Documents are paged, found by their ids, shown as table and JSON, selected, deleted, exported")
 def documents(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("POST", "/papers/_bulk_docs", {"docs": [
         {"_id": f"{kind}-{number:03d}", "kind": kind, "number": number, "deep": {"a": [1, 2]}} for kind in ("bill", "order") for number in range(60)]})
     watch_downloads(page)
@@ -318,7 +302,7 @@ def documents(page):
 
 @scene("partitions", title="In a partitioned database documents are shown by partition, and ids without one are told")
 def partitions(page):
-    fresh(page, "parts", "q=2&partitioned=true")
+    page.empty_database("parts", "q=2&partitioned=true")
     page.api("POST", "/parts/_bulk_docs", {"docs": [{"_id": f"{name}:{at}", "at": at} for name in ("east", "west") for at in range(5)]})
     page.go("#/db/parts")
     page.see("partitioned")
@@ -335,7 +319,7 @@ def partitions(page):
 
 @scene("changes", title="Changes are shown as they happen, filtered by a selector, held while paused")
 def changes(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("PUT", "/papers/before", {"type": "order"})
     page.go("#/db/papers/changes")
     page.see("Live")
@@ -360,7 +344,7 @@ def changes(page):
 
 @scene("import", title="NDJSON, JSON and CSV are imported, with progress and a list of what was refused")
 def import_(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     lines = page.scratch / "lines.ndjson"
     lines.write_text("".join(json.dumps({"_id": f"line-{number:05d}", "number": number}) + "\n" for number in range(3000)) + "{broken\n")
     page.go("#/db/papers/import")
@@ -393,7 +377,7 @@ def import_(page):
 
 @scene("export", title="A database is exported as NDJSON, JSON and CSV")
 def export(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("POST", "/papers/_bulk_docs", {"docs": [{"_id": f"d{number:04d}", "n": number, "text": '=1+1,"x"'} for number in range(1200)]})
     page.api("PUT", "/papers/_design/app", {"views": {}})
     watch_downloads(page)
@@ -461,7 +445,7 @@ def odd_names(page):
 
 @scene("large-document", title="A document of two megabytes is edited, one line of it changed and stored")
 def large_document(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("PUT", "/papers/large", {"items": [{"number": at, "text": "some words of it " * 3} for at in range(20000)], "last": "before"})
     page.go("#/db/papers/doc/large")
     page.find("type", "Text of large")
@@ -483,14 +467,14 @@ def large_document(page):
 
 @scene("local-documents", title="Local documents and design documents have lists of their own; both are opened and stored")
 def local_documents(page):
-    fresh(page, "papers")
+    page.empty_database("papers")
     page.api("PUT", "/papers/_local/here", {"n": 1})
     page.api("PUT", "/papers/_design/app", {"views": {"all": {"map": "function (doc) { emit(null); }"}}})
     page.go("#/db/papers")
     page.choose("Kind of documents", "Local documents")
     page.see("_local/here")
     page.click("_local/here")
-    change(page, "Text of _local/here", ": 1\n", ": 2\n")
+    page.change("Text of _local/here", ": 1\n", ": 2\n")
     page.press("Control+s")
     page.until("it is stored", lambda: page.api("GET", "/papers/_local/here")["n"] == 2)
     page.go("#/db/papers?kind=design")
@@ -499,7 +483,7 @@ def local_documents(page):
     page.click("_design/app")
     page.see("View: all")
     page.click("As JSON")
-    change(page, "Text of _design/app", "emit(null)", "emit(1)")
+    page.change("Text of _design/app", "emit(null)", "emit(1)")
     page.click("Save")
     page.see("Stored as 2-")
     page.go("#/databases")

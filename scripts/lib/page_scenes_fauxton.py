@@ -19,13 +19,6 @@ def folder():
     return module.fetch()
 
 
-def put(page, css, text):
-    """Types into what a selector names."""
-    element = page.find("any", css=css)
-    page.browser.call("POST", f"/element/{element}/clear")
-    page.browser.call("POST", f"/element/{element}/value", {"text": text})
-
-
 def code(page, text, nth=0):
     """Puts text into an editor of Fauxton (ACE) as from the clipboard."""
     page.until("the editor", lambda: page.js("return [...document.querySelectorAll('.ace_editor')].filter((e) => e.offsetParent && e.env?.editor).length > arguments[0]", nth))
@@ -41,14 +34,14 @@ def option(page, css):
 
 def tasks(page, db="fauxton-db"):
     page.open("#login")
-    put(page, "#username", "adm")
-    put(page, "#password", node.PASSWORD)
+    page.put("#username", "adm")
+    page.put("#password", node.PASSWORD)
     page.click(css="#submit")
     page.see("You have been logged in.")
 
     # A database.
     page.click("Create Database")
-    put(page, "#js-new-database-name", db)
+    page.put("#js-new-database-name", db)
     page.js("document.querySelector('#non-partitioned-db')?.click()")
     page.click(css="#js-create-database")
     page.until("the database", lambda: page.look(f"/{db}"))
@@ -63,8 +56,8 @@ def tasks(page, db="fauxton-db"):
 
     # A view, and its rows.
     page.open(f"#/database/{db}/new_view")
-    put(page, "#new-ddoc", "notes")
-    put(page, "#index-name", "by-n")
+    page.put("#new-ddoc", "notes")
+    page.put("#index-name", "by-n")
     code(page, "function (doc) { emit(doc.n, doc.kind); }")
     page.click("Create Document and then Build Index")
     page.until("the view", lambda: page.look(f"/{db}/_design/notes"))
@@ -85,9 +78,9 @@ def tasks(page, db="fauxton-db"):
     option(page, "#replication-target option[value=REPLICATION_TARGET_NEW_LOCAL_DATABASE]")
     option(page, "#select-replication-target-auth option[value=BASIC_AUTH]")
     # The names are there already.
-    put(page, ".replication__new-input", f"{db[:7]}-copy")
+    page.put(".replication__new-input", f"{db[:7]}-copy")
     for side in ("source", "target"):
-        put(page, f"#replication-{side}-auth-password", node.PASSWORD)
+        page.put(f"#replication-{side}-auth-password", node.PASSWORD)
     page.click(css="#replicate")
     page.until("the copy", lambda: (page.look(f"/{db[:7]}-copy") or {}).get("doc_count") == 2, 30)
 

@@ -5,17 +5,14 @@ import json
 from page_browser import scene
 
 
-def database(page, name, docs=20, **params):
-    """A database with some documents, made anew."""
-    page.client.ask("DELETE", f"/{name}")
-    query = "&".join(f"{key}={value}" for key, value in params.items())
-    page.api("PUT", f"/{name}" + (f"?{query}" if query else ""))
-    page.api("POST", f"/{name}/_bulk_docs", {"docs": [{"_id": f"doc-{n:03}", "type": "order", "n": n} for n in range(docs)]})
+def orders(count=20):
+    """Documents of a database to work on."""
+    return [{"_id": f"doc-{n:03}", "type": "order", "n": n} for n in range(count)]
 
 
 @scene("replication-document", title="A replication is kept as a document, watched, restarted and deleted")
 def replication_document(page):
-    database(page, "orders")
+    page.database("orders", orders(), query="")
     page.client.ask("DELETE", "/orders-copy")
     page.go("#/replications")
     page.see("Replications")
@@ -52,7 +49,7 @@ def replication_document(page):
 
 @scene("replication-secrets", title="One run with a user's password; passwords are never shown")
 def replication_secrets(page):
-    database(page, "orders")
+    page.database("orders", orders(), query="")
     page.client.ask("DELETE", "/orders-once")
     page.go("#/replications")
     page.click("New replication")
@@ -166,7 +163,7 @@ def administrators(page):
 
 @scene("permissions", title="Who may read and write a database, in words")
 def permissions(page):
-    database(page, "orders")
+    page.database("orders", orders(), query="")
     page.go("#/db/orders/permissions")
     page.see("Only server administrators may read and write here.")
     page.type("Members: Users", "anna, ben")
@@ -226,7 +223,7 @@ def maintenance(page):
 
 @scene("compaction", title="A database is compacted and its old indexes go")
 def compaction(page):
-    database(page, "orders")
+    page.database("orders", orders(), query="")
     page.go("#/compaction")
     page.type("Find a database", "ord")
     page.see("orders")
@@ -240,7 +237,7 @@ def compaction(page):
 
 @scene("snapshots", title="A snapshot is taken, and restored as another database")
 def snapshots(page):
-    database(page, "orders")
+    page.database("orders", orders(), query="")
     page.client.ask("DELETE", "/orders-restored")
     page.go("#/snapshots")
     page.see("There is no snapshot yet")

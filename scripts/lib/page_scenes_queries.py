@@ -1,7 +1,6 @@
 """Scenes of the administration page: views and functions, declarative queries and their indexes, full-text search."""
 
 from page_browser import scene
-from page_scenes_data import fresh
 
 BOOKS = [("dune", "Frank Herbert", 1965, "A desert planet"), ("emma", "Jane Austen", 1815, "A matchmaker misreads"), ("kon-tiki", "Thor Heyerdahl", 1948, "A raft on the sea"),
          ("moby-dick", "Herman Melville", 1851, "A whale in the sea"), ("cosmos", "Carl Sagan", 1980, "Billions of years")]
@@ -10,7 +9,7 @@ INDEX = ("function (doc) { index('default', doc.about); index('about', doc.about
 
 
 def library(page, query="q=2", prefix=""):
-    fresh(page, "books", query)
+    page.empty_database("books", query)
     page.api("POST", "/books/_bulk_docs", {"docs": [
         {"_id": prefix + name, "type": "book", "author": author, "year": year, "about": about} for name, author, year, about in BOOKS]})
 
@@ -147,7 +146,7 @@ def query(page):
 
 @scene("query-pages", title="The rows of a query are paged, the examples and the history fill the editor")
 def query_pages(page):
-    fresh(page, "many")
+    page.empty_database("many")
     page.api("POST", "/many/_bulk_docs", {"docs": [{"_id": f"d{number:03d}", "n": number} for number in range(60)]})
     page.go("#/db/many/query")
     page.paste("Query", '{"selector": {"_id": {"$gt": null}}, "limit": 25}')

@@ -11,7 +11,9 @@ use super::users::{ID_PREFIX, UserRecord, with_hash};
 use super::{AuthError, admins, options};
 use crate::config::Config;
 use crate::coordinator::topology::seq::SeqEntry;
-use crate::coordinator::{Caller, Coordinator, Database, Want, WriteOptions, WriteRequest};
+use crate::coordinator::{
+    Caller, Coordinator, Database, ReadOperations, Want, WriteOperations, WriteOptions, WriteRequest,
+};
 use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -123,7 +125,7 @@ impl Accounts {
         let Some(database) = self.database() else { return Ok(None) };
         let id = DocId::new(&format!("{ID_PREFIX}{name}"));
         // Read before the document: a write in between makes the record look older than it is, never newer.
-        let position = database.last_change(&id).await.map_err(|_| AuthError::Unavailable)?;
+        let position = database.documents().last_change(&id).await.map_err(|_| AuthError::Unavailable)?;
         let state = (database.instance().to_owned(), position);
         if let Some(account) = self.cache().get(name, &state) {
             self.env.metrics().count(Counter::AuthCacheHits);
@@ -144,7 +146,9 @@ impl Accounts {
     pub(super) async fn upgrade(&self, name: &str, account: &Account, hash: &StoredHash) -> bool {
         let (Some(database), Some(rev)) = (self.database(), &account.document) else { return false };
         let id = DocId::new(&format!("{ID_PREFIX}{name}"));
-        let Ok(Some(stored)) = database.fetch_one(&id, Want::Revision(rev.clone())).await else { return false };
+        let Ok(Some(stored)) = database.documents().fetch_one(&id, Want::Revision(rev.clone())).await else {
+            return false;
+        };
         let Some(body) = body_of(&stored) else { return false };
         let draft = Draft {
             id: None,
@@ -156,7 +160,7 @@ impl Accounts {
         };
         let write = WriteRequest { id, draft, follows: Vec::new() };
         let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
-        match database.write_one(write, options).await {
+        match database.writer().write_one(write, options).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(name, ?error, "an old password hash could not be replaced");
@@ -171,8 +175,8 @@ impl Accounts {
 }
 
 /// The account that a user document stands for; `None` where there is none.
-async fn read(database: &Database, id: &DocId) -> Result<Option<Arc<Account>>, AuthError> {
-    let fetched = database.fetch(id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
+async fn read(database: &Arc<Database>, id: &DocId) -> Result<Option<Arc<Account>>, AuthError> {
+    let fetched = database.documents().fetch(id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
     let Some(mut fetched) = fetched else { return Ok(None) };
     let Some(stored) = fetched.take_one() else { return Ok(None) };
     if stored.deleted {

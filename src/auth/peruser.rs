@@ -13,7 +13,7 @@ use super::options;
 use super::users::name_in;
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::coordinator::{ChangeRow, Coordinator, CreateOptions, DatabaseError, Follower};
+use crate::coordinator::{ChangeRow, Coordinator, CreateOptions, DatabaseError, Follower, WriteOperations};
 use crate::document::json::{self, Object, Value};
 use crate::document::security;
 use crate::world::{Abort, Env};
@@ -128,7 +128,7 @@ impl Task {
             _ => Object::new(),
         };
         let after = with_user(before.clone(), user, !deleted);
-        if after == before { Ok(()) } else { database.set_security(&after).await.map_err(|e| failed(&e)) }
+        if after == before { Ok(()) } else { database.settings().set_security(&after).await.map_err(|e| failed(&e)) }
     }
 
     /// The database is closed to others from its first moment.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::options;
 use crate::config::Config;
-use crate::coordinator::{Caller, Coordinator, Want, WriteError, WriteOptions, WriteRequest};
+use crate::coordinator::{
+    Caller, Coordinator, ReadOperations, Want, WriteError, WriteOperations, WriteOptions, WriteRequest,
+};
 use crate::document::draft::Draft;
 use crate::document::id::DocId;
 use crate::document::json::Object;
@@ -80,7 +82,7 @@ pub async fn keep(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) {
 pub async fn ensure(config: &Config, coordinator: &Coordinator) -> Result<(), WriteError> {
     let Ok(database) = coordinator.database(&options::users_db(config)) else { return Ok(()) };
     let id = DocId::new(ID);
-    if database.fetch(&id, Want::Winner).await?.is_some() {
+    if database.documents().fetch(&id, Want::Winner).await?.is_some() {
         return Ok(());
     }
     let mut body = Object::new();
@@ -89,7 +91,7 @@ pub async fn ensure(config: &Config, coordinator: &Coordinator) -> Result<(), Wr
     let draft = Draft { id: None, rev: None, revisions: None, deleted: false, body, attachments: Vec::new() };
     let write = WriteRequest { id, draft, follows: Vec::new() };
     let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
-    match database.write_one(write, options).await {
+    match database.writer().write_one(write, options).await {
         Ok(_) | Err(WriteError::Conflict) => Ok(()),
         Err(error) => Err(error),
     }

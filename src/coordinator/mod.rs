@@ -22,8 +22,10 @@ pub mod write;
 pub use crate::index::{Grouping, IndexTask, KeyBound, KeySpan};
 pub use crate::shard::{Fetched, ShardError, Want};
 pub use crate::storage::{CommitError, Damage, StorageError};
+pub use anti_entropy::RepairOperations;
 pub use changes::row_filters::FilterLookupError;
 pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, Follower, RowFilter, Since, Style};
+pub use changes::{FeedOperations, Feeds};
 pub use consensus::agreement::MapError;
 pub use node::check::{CheckReport, check};
 pub use node::lost::lost_documents;
@@ -38,6 +40,8 @@ pub use read::typed_search::{TypedPage, TypedQuery};
 pub use read::view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewRow, ViewRows};
 pub use read::view_info::ViewsInfo;
 pub use read::view_reduce::{GroupRow, Overflow};
+pub use read::{DesignDocs, Documents, Lists, Queries, ReadOperations};
+pub use rebalance::RebalanceOperations;
 pub use rebalance::moves::MapEdit;
 pub use replica::calls::{IndexSize, SearchRefusal};
 pub use replica::catalogue::{Coordinator, CreateOptions, NamesQuery};
@@ -56,6 +60,7 @@ pub use topology::span::{DocSource, KeyBounds};
 pub use write::attachment::{Staged, Upload, UploadOptions};
 pub use write::edits::{WriteDone, WriteOptions, WriteRequest};
 pub use write::maintenance::{PurgeInfo, RevsDiff};
+pub use write::{Attachments, DatabaseSettings, Maintenance, WriteOperations, Writer};
 
 #[cfg(test)]
 mod tests;

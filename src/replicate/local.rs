@@ -15,8 +15,9 @@ use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
 use crate::config::Config;
 use crate::coordinator::{
-    Caller, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError, Since, Style,
-    UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest,
+    Caller, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError, FeedOperations,
+    ReadOperations, Since, Style, UploadOptions, Want as Wanted, WriteError, WriteOperations, WriteOptions,
+    WriteRequest,
 };
 use crate::document::draft::{self, Draft, DraftError};
 use crate::document::id::DocId;
@@ -58,7 +59,7 @@ impl LocalPeer {
         Ok(database)
     }
 
-    fn allow(&self, database: &Database, class: Class) -> Result<()> {
+    fn allow(&self, database: &Arc<Database>, class: Class) -> Result<()> {
         access::check(class, &self.user, Some(&SecurityObject::of(database))).map_err(|refusal| self.refused(refusal))
     }
 
@@ -124,7 +125,7 @@ impl LocalPeer {
             filter: Box::pin(self.filter(&database, &ask.filter)).await?,
             ..ChangesQuery::default()
         };
-        let mut changes = Box::pin(database.changes(query)).await?;
+        let mut changes = Box::pin(database.feeds().changes(query)).await?;
         let (begun, began) = (self.env.now(), changes.last_seq());
         let left = |time_limit: Duration| time_limit.saturating_sub(self.env.now().since(begun));
         let mut rows = Vec::new();
@@ -172,7 +173,7 @@ impl LocalPeer {
             }
         }
         let texts = |revs: &[Revision]| revs.iter().map(ToString::to_string).collect();
-        let found = self.database()?.revs_diff(by_id).await?;
+        let found = self.database()?.maintenance().revs_diff(by_id).await?;
         let lack = |(id, diff): (DocId, crate::coordinator::RevsDiff)| {
             let lack = Lack { missing: texts(&diff.missing), ancestors: texts(&diff.possible_ancestors) };
             (id.as_str().to_owned(), lack)
@@ -188,20 +189,20 @@ impl LocalPeer {
                 let refused =
                     |error: crate::document::selector::SelectorError| ReplicateError::BadRequest(error.reason);
                 let selector = Selector::parse(selector).map_err(refused)?;
-                database.selector_filter(&Arc::new(selector)).await
+                database.feeds().selector_filter(&Arc::new(selector)).await
             }
             Filter::Function { name, query } if name == VIEW_FILTER => {
-                database.view_filter(query.get("view").and_then(Value::as_str).unwrap_or_default()).await?
+                database.feeds().view_filter(query.get("view").and_then(Value::as_str).unwrap_or_default()).await?
             }
             Filter::Function { name, .. } if name == DESIGN_FILTER => ChangesFilter::Design,
             Filter::Function { name, query } => {
-                database.function_filter(name, self.request_of(database, query).into()).await?
+                database.feeds().function_filter(name, self.request_of(database, query).into()).await?
             }
         })
     }
 
     /// What a filter function is told of the request: what it would be told of one by HTTP that there is none of.
-    fn request_of(&self, database: &Database, query: &Object) -> String {
+    fn request_of(&self, database: &Arc<Database>, query: &Object) -> String {
         let texts = |(name, value): (&str, &Value)| (name.to_owned(), Value::from(text_of(value)));
         let mut user = Object::new();
         user.push("db", database.name.as_str());
@@ -233,7 +234,7 @@ impl LocalPeer {
         let mut wanted = wanted.as_slice();
         let mut out = Fetched::default();
         while !wanted.is_empty() {
-            let found = database.fetch_first(wanted, None, limits::FETCH_BYTES).await?;
+            let found = database.documents().fetch_first(wanted, None, limits::FETCH_BYTES).await?;
             let group;
             (group, wanted) = wanted.split_at(found.len());
             for ((id, _), fetched) in group.iter().zip(found) {
@@ -260,20 +261,20 @@ impl LocalPeer {
     /// See [`Peer::attachment`].
     pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<Stored> {
         let (database, id) = (self.database()?, DocId::new(id));
-        let stored = database.fetch_one(&id, Wanted::Revision(revision(rev)?)).await?;
+        let stored = database.documents().fetch_one(&id, Wanted::Revision(revision(rev)?)).await?;
         let found = stored.and_then(|stored| stored.attachments.into_iter().find(|a| a.name == sent.name));
         let gone = || ReplicateError::failed("not_found", format!("Attachment {} is gone.", sent.name));
         let attachment = found.ok_or_else(gone)?;
         if (attachment.encoding == Encoding::Gzip) != sent.gzip {
             return Err(gone());
         }
-        Ok(Stored::Local(Box::new(database.read_attachment(&id, &attachment, None).await?)))
+        Ok(Stored::Local(Box::new(database.documents().read_attachment(&id, &attachment, None).await?)))
     }
 
     /// See [`Peer::held`].
     pub async fn held(&self, id: &str, rev: &str) -> Result<Vec<Sent>> {
         let id = DocId::new(id);
-        Ok(match self.database()?.fetch_one(&id, Wanted::Revision(revision(rev)?)).await? {
+        Ok(match self.database()?.documents().fetch_one(&id, Wanted::Revision(revision(rev)?)).await? {
             Some(stored) => Sent::of(&document(&id, &stored, None)?, 0),
             None => Vec::new(),
         })
@@ -292,7 +293,7 @@ impl LocalPeer {
                 Err(refusal) => refused.push(refusal),
             }
         }
-        match (database.write(requests, self.write_options()).await, docs) {
+        match (database.writer().write(requests, self.write_options()).await, docs) {
             (Ok(results), _) => {
                 for (doc, result) in sent.into_iter().zip(results) {
                     refused.extend(result.err().map(|error| refusal(&doc.id, error)).transpose()?);
@@ -328,7 +329,8 @@ impl LocalPeer {
                 md5: sent.digest.as_deref().and_then(draft::md5_of),
             };
             let upload = async {
-                let mut upload = database.upload(&request.id, options).await.map_err(Uploading::Target)?;
+                let mut upload =
+                    database.attachments().upload(&request.id, options).await.map_err(Uploading::Target)?;
                 while let Some(piece) = bytes.next().await.map_err(Uploading::Source)? {
                     upload.write(piece).await.map_err(Uploading::Target)?;
                 }
@@ -341,7 +343,7 @@ impl LocalPeer {
             }
         }
         let options = self.write_options();
-        match database.write_one(request, options).await {
+        match database.writer().write_one(request, options).await {
             Ok(_) => Ok(None),
             Err(error) => refusal(&doc.id, error).map(Some),
         }
@@ -350,7 +352,7 @@ impl LocalPeer {
     /// The write of a document, if it is one and the user may do it.
     fn request(
         &self,
-        database: &Database,
+        database: &Arc<Database>,
         doc: &Doc,
         draft: std::result::Result<Draft, DraftError>,
     ) -> std::result::Result<WriteRequest, Refusal> {
@@ -366,7 +368,7 @@ impl LocalPeer {
     /// See [`Peer::local_get`].
     pub async fn local_get(&self, id: &str) -> Result<Option<Object>> {
         let id = DocId::new(&format!("_local/{id}"));
-        let stored = self.database()?.fetch_one(&id, Wanted::Winner).await?;
+        let stored = self.database()?.documents().fetch_one(&id, Wanted::Winner).await?;
         stored.map(|stored| document(&id, &stored, None)?.members()).transpose()
     }
 
@@ -377,7 +379,7 @@ impl LocalPeer {
         let draft =
             Draft { id: None, rev, revisions: None, deleted: false, body: body.clone(), attachments: Vec::new() };
         let request = WriteRequest { id, draft, follows: Vec::new() };
-        Ok(self.database()?.write_one(request, WriteOptions::default()).await?.rev.to_string())
+        Ok(self.database()?.writer().write_one(request, WriteOptions::default()).await?.rev.to_string())
     }
 
     /// See [`Peer::document`].

@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::error::{ReplicateError, Result};
 use super::job::{Job, State};
 use super::jobs::Replicator;
-use crate::coordinator::{Caller, Database, Want, WriteError, WriteOptions, WriteRequest};
+use crate::coordinator::{
+    Caller, Database, ReadOperations, Want, WriteError, WriteOperations, WriteOptions, WriteRequest,
+};
 use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -29,7 +31,7 @@ pub(super) fn plain(body: &Object) -> Object {
 
 /// The live winner of a document, and its body.
 pub(super) async fn live(
-    database: &Database,
+    database: &Arc<Database>,
     id: &DocId,
 ) -> std::result::Result<Option<(StoredRevision, Object)>, String> {
     listed(database, id, None).await
@@ -38,13 +40,13 @@ pub(super) async fn live(
 /// As [`live`], of a document that a feed listed with `rev`: an error where no copy in reach knows that, for then it is
 /// not known whether the document is there.
 pub(super) async fn listed(
-    database: &Database,
+    database: &Arc<Database>,
     id: &DocId,
     rev: Option<&Revision>,
 ) -> std::result::Result<Option<(StoredRevision, Object)>, String> {
     let found = match rev {
-        Some(rev) => database.fetch_listed(id, Want::Winner, rev).await,
-        None => database.fetch(id, Want::Winner).await,
+        Some(rev) => database.documents().fetch_listed(id, Want::Winner, rev).await,
+        None => database.documents().fetch(id, Want::Winner).await,
     };
     let found = found.map_err(|e| format!("{e:?}"))?.and_then(|mut fetched| fetched.take_one());
     let Some(stored) = found.filter(|stored| !stored.deleted) else { return Ok(None) };
@@ -157,7 +159,7 @@ impl Notes {
         };
         let write = WriteRequest { id: self.id.clone(), draft, follows: Vec::new() };
         let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
-        match self.database.write_one(write, options).await {
+        match self.database.writer().write_one(write, options).await {
             Ok(_) | Err(WriteError::Conflict) => Ok(()),
             Err(error) => Err(format!("{error:?}")),
         }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use crate::coordinator::anti_entropy::discard::{Revisions, Stale, Testimony, discard_stale, witnesses};
 use crate::coordinator::anti_entropy::pull::{Pull, away};
 use crate::coordinator::anti_entropy::restored;
+use crate::coordinator::anti_entropy::{RepairOperations, TombstoneCollection};
 use crate::coordinator::replica::calls::{Markers, Open, Status, Tell};
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::Soundness;
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -134,11 +134,11 @@ impl Pull<'_> {
 
     /// The nodes of the other copies of the range.
     pub(in crate::coordinator) fn others(&self) -> Vec<String> {
-        self.database.others_in(self.range)
+        self.database.collection().others_in(self.range)
     }
 
     fn may_read_others(&self, but: &str) -> bool {
-        let others = self.database.others_of(&self.database.layout(), self.range);
+        let others = self.database.replica_rebuild().others_of(&self.database.layout(), self.range);
         others.iter().any(|node| **node != *but && self.database.context.rank(node).is_some())
     }
 
@@ -170,7 +170,7 @@ impl Pull<'_> {
     /// # Errors
     /// One that is away may hold what the others never had; one that has yet to collect it cannot tell.
     async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteCopy>, ShardError> {
-        let nodes = self.database.others_of(&self.database.layout(), self.range);
+        let nodes = self.database.replica_rebuild().others_of(&self.database.layout(), self.range);
         let waits = "a restored replica waits for all others, to see what was collected since";
         let none = "nobody who is there has forgotten what this copy missed";
         witnesses((self.database, self.range), nodes, (waits, none), |remote| async move {
@@ -245,10 +245,10 @@ async fn last_body(own: &OwnCopy, until: u64) -> Result<u64, ShardError> {
     }
 }
 
-impl Database {
+impl TombstoneCollection<'_> {
     /// The nodes of the other copies of a range that are members still.
-    pub(in crate::coordinator) fn others_in(&self, range: usize) -> Vec<String> {
-        let others = self.others_of(&self.layout(), range);
+    pub(in crate::coordinator) fn others_in(self, range: usize) -> Vec<String> {
+        let others = self.replica_rebuild().others_of(&self.layout(), range);
         let is_passed_over = |node: &Arc<str>| mutated(Mutation::ForgetEarly) && self.context.rank(node) != Some(0);
         let counts = |node: &&Arc<str>| !self.context.is_gone(node) && !is_passed_over(node);
         others.iter().filter(counts).map(ToString::to_string).collect()
@@ -256,13 +256,13 @@ impl Database {
 
     /// Refuses a caller that wants answers of a replica with that collection horizon, where this one has collected
     /// less.
-    pub(in crate::coordinator) async fn check_horizon(&self, range: usize, horizon: &Horizon) -> Result<(), String> {
+    pub(in crate::coordinator) async fn check_horizon(self, range: usize, horizon: &Horizon) -> Result<(), String> {
         let own = async {
             let layout = self.layout();
             if range >= layout.map.numbers() {
                 return Err(ShardError::Moved);
             }
-            self.own_copy_to_fill(&layout, range).await?.ok_or(ShardError::Moved)?.shard.told().await
+            self.replicas().own_copy_to_fill(&layout, range).await?.ok_or(ShardError::Moved)?.shard.told().await
         };
         let told = own.await.map_err(|error| error.to_string())?;
         match told.done.covers(horizon) {
@@ -273,7 +273,7 @@ impl Database {
 
     /// Writes down what `by` proposes to collect, if this copy takes part and has had it for long enough itself.
     pub(in crate::coordinator) async fn write_down(
-        &self,
+        self,
         place: (usize, u64),
         copy: &OwnCopy,
         by: &str,
@@ -287,7 +287,7 @@ impl Database {
 
     /// Whether a round of `by` stands here, which all copies have written down by now. Then all are read once more.
     pub(in crate::coordinator) async fn stands(
-        &self,
+        self,
         place: (usize, u64),
         copy: &OwnCopy,
         by: &str,
@@ -301,7 +301,7 @@ impl Database {
     }
 
     /// Whether this copy collects: both nodes go by one map, nothing moves, and this node is in sync.
-    async fn takes_part(&self, (range, version): (usize, u64)) -> Result<bool, ShardError> {
+    async fn takes_part(self, (range, version): (usize, u64)) -> Result<bool, ShardError> {
         let layout = self.layout();
         Ok(layout.placed.version == version
             && layout.placed.move_of(range).is_none()

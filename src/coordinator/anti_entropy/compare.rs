@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 
+use crate::coordinator::anti_entropy::{Pulls, RepairOperations};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::{Coordinator, NamesQuery};
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::{CopyStatus, IdRange, ReplicaPosition, SyncPoint, encode};
 use crate::coordinator::replica::node_calls::CatalogueCall;
 use crate::coordinator::replica::range_copy::OwnCopy;
@@ -111,7 +111,7 @@ impl Coordinator {
         let mut out = Digests::new();
         for name in names {
             let Ok(database) = self.database(name) else { continue };
-            match database.digest_with(node, whose).await {
+            match database.pulls().digest_with(node, whose).await {
                 Ok(Some(digest)) => drop(out.insert(name.clone(), digest)),
                 // It is no copy of theirs, or was deleted meanwhile.
                 Ok(None) | Err(ShardError::Dropped) => {}
@@ -198,7 +198,7 @@ impl Coordinator {
 
     async fn pull_database(&self, name: &str, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let Ok(database) = self.database(name) else { return Ok(()) };
-        let pulled = database.pull_from(node, thoroughly).await;
+        let pulled = database.pulls().pull_from(node, thoroughly).await;
         if let Err(error) = &pulled {
             tracing::info!(database = name, %node, %error, "the copies of a database are not in step yet");
         }
@@ -211,8 +211,8 @@ impl Coordinator {
     /// epochs that were not told. Of a database that nobody changes nothing else would lead there.
     async fn settle_what_is_idle(&self, node: &Arc<str>, names: &[String]) {
         for database in names.iter().filter_map(|name| self.database(name).ok()) {
-            let done = match database.has_open_ends(node).await {
-                Ok(true) => database.pull_from(node, false).await,
+            let done = match database.pulls().has_open_ends(node).await {
+                Ok(true) => database.pulls().pull_from(node, false).await,
                 open => open.map(drop),
             };
             if let Err(error) = done {
@@ -222,13 +222,13 @@ impl Coordinator {
     }
 }
 
-impl Database {
+impl Pulls<'_> {
     /// Whether a copy here keeps purges on record that the one of a node may have applied, or lacks the epochs in
     /// which it has read that one.
-    async fn has_open_ends(&self, node: &Arc<str>) -> Result<bool, ShardError> {
+    async fn has_open_ends(self, node: &Arc<str>) -> Result<bool, ShardError> {
         let layout = self.layout();
-        for range in self.ranges().into_iter().filter(|range| self.nodes_of(*range).contains(node)) {
-            let Some(copy) = self.own_copy_by(&layout, range).await? else { continue };
+        for range in self.ranges().into_iter().filter(|range| self.replicas().nodes_of(*range).contains(node)) {
+            let Some(copy) = self.replicas().own_copy_by(&layout, range).await? else { continue };
             let copy = copy.in_background().shard;
             let point = sync_points::pulled(&copy, node).await?.filter(|point| point.from > 0);
             let told = sync_points::epochs_of(&copy, node).await?;
@@ -243,14 +243,14 @@ impl Database {
 
     /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left
     /// out where another node asks: that one looks closer then.
-    async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
+    async fn status_with(self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
         let layout = self.layout();
         let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.status.rebuilds.is_filling(shard));
         if is_filling && whose == Whose::Own {
             return Ok(None);
         }
         let told = async {
-            match self.own_copy_to_fill(&layout, range).await? {
+            match self.replicas().own_copy_to_fill(&layout, range).await? {
                 Some(copy) => status(&copy.in_background(), node).await.map(Some),
                 None => Ok(None),
             }
@@ -262,10 +262,10 @@ impl Database {
     }
 
     /// The digest of the copies of ranges that both this node and `node` hold; `None` when there are none.
-    async fn digest_with(&self, node: &Arc<str>, whose: Whose) -> Result<Option<[u8; 16]>, ShardError> {
+    async fn digest_with(self, node: &Arc<str>, whose: Whose) -> Result<Option<[u8; 16]>, ShardError> {
         let mut ranges = Vec::new();
         for range in self.ranges() {
-            if !self.nodes_of(range).contains(node) {
+            if !self.replicas().nodes_of(range).contains(node) {
                 continue;
             }
             let of_range = self.status_with(range, node, whose).await?;

@@ -72,7 +72,7 @@ pub(in crate::coordinator) enum Testimony {
 /// # Errors
 /// One that is out of reach may hold what the others never had (`waits`); there may be no witness (`none`).
 pub(in crate::coordinator) async fn witnesses<F>(
-    (database, range): (&Database, usize),
+    (database, range): (&Arc<Database>, usize),
     nodes: impl IntoIterator<Item = Arc<str>>,
     (waits, none): (&'static str, &'static str),
     ask: impl Fn(RemoteCopy) -> F,

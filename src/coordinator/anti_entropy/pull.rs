@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 
+use crate::coordinator::anti_entropy::Pulls;
 use crate::coordinator::anti_entropy::compare::{self, ALL};
 use crate::coordinator::anti_entropy::restored::{self, Removed};
 use crate::coordinator::read::quorum_read::merge_of_stored;
@@ -41,12 +42,12 @@ use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, EditOp, Fetched, 
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
-impl Database {
+impl Pulls<'_> {
     /// Applies what the copies on a node have and those here lack, a few ranges at a time.
-    pub(in crate::coordinator) async fn pull_from(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
+    pub(in crate::coordinator) async fn pull_from(self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let shared = self.ranges().into_iter().filter(|range| self.is_source(*range, node));
         let pull = |range| async move {
-            match self.own_copy_to_fill(&self.layout(), range).await? {
+            match self.replicas().own_copy_to_fill(&self.layout(), range).await? {
                 Some(own) => self.pull_range(range, own, node, thoroughly).await.map(drop),
                 None => Ok(()),
             }
@@ -62,14 +63,14 @@ impl Database {
     }
 
     /// Whether a node has a copy of a range from which others may lack something: one that counts, or that leaves.
-    fn is_source(&self, range: usize, node: &Arc<str>) -> bool {
+    fn is_source(self, range: usize, node: &Arc<str>) -> bool {
         let layout = self.layout();
         let leaves = layout.placed.move_of(range).is_some_and(|moved| moved.from.as_deref() == Some(node));
         leaves || layout.placed.nodes(range, &self.context.node).contains(node)
     }
 
     /// Applies all that the copy of a range on a node has now.
-    pub(in crate::coordinator) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
+    pub(in crate::coordinator) async fn pull_copy(self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
         match self.pull_readable(range, node).await? {
             true => Ok(()),
             false => Err(away("the other copy cannot be read")),
@@ -77,12 +78,8 @@ impl Database {
     }
 
     /// Applies what the copy of a range on a node has; false where not all of that can be read.
-    pub(in crate::coordinator) async fn pull_readable(
-        &self,
-        range: usize,
-        node: &Arc<str>,
-    ) -> Result<bool, ShardError> {
-        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+    pub(in crate::coordinator) async fn pull_readable(self, range: usize, node: &Arc<str>) -> Result<bool, ShardError> {
+        let own = self.replicas().own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         match self.pull_range(range, own, node, true).await? {
             Taken::All => Ok(true),
             Taken::Part => Ok(false),
@@ -92,7 +89,7 @@ impl Database {
 
     /// Applies what another copy has.
     async fn pull_range(
-        &self,
+        self,
         range: usize,
         own: OwnCopy,
         node: &Arc<str>,
@@ -108,7 +105,7 @@ impl Database {
         let is_damaged = theirs.soundness == Some(Soundness::Damaged);
         let (heard, news, rounds, is_ahead, lags_behind) = (0, None, 0, false, false);
         let mut pull = Pull {
-            database: self,
+            database: self.database,
             range,
             own,
             own_range,
@@ -129,7 +126,8 @@ impl Database {
                 Ok(Taken::Nothing)
             }
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_))) if is_damaged => {
-                tracing::info!(database = self.name, range, %node, %error, "a damaged replica was read as far as it can be");
+                let database = &self.name;
+                tracing::info!(database, range, %node, %error, "a damaged replica was read as far as it can be");
                 Ok(Taken::Part)
             }
             done => done.map(|()| Taken::All),
@@ -149,7 +147,7 @@ enum Taken {
 
 /// One copy reading another.
 pub(in crate::coordinator) struct Pull<'a> {
-    pub(in crate::coordinator) database: &'a Database,
+    pub(in crate::coordinator) database: &'a Arc<Database>,
     pub(in crate::coordinator) range: usize,
     pub(in crate::coordinator) own: OwnCopy,
     own_range: RangeCopy,
@@ -402,7 +400,7 @@ impl Pull<'_> {
     async fn is_missed_by(&self, node: &Arc<str>) -> Result<bool, ShardError> {
         let (shard, floor) = (self.theirs.replica_position.shard, self.theirs.purge_floor);
         let context = &self.database.context;
-        if floor == 0 || context.is_gone(node) || !self.database.nodes_of(self.range).contains(node) {
+        if floor == 0 || context.is_gone(node) || !self.database.replicas().nodes_of(self.range).contains(node) {
             return Ok(false);
         }
         let third = RemoteCopy::new(&self.database.target, self.range, node).in_background();

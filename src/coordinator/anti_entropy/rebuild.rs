@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::anti_entropy::compare;
 use crate::coordinator::anti_entropy::recovery::Recovered;
+use crate::coordinator::anti_entropy::{RepairOperations, ReplicaRebuild};
 use crate::coordinator::replica::calls::Status;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
@@ -183,17 +184,20 @@ impl Coordinator {
         let layout = database.layout();
         if let Some(mark) = stored_marks(context).await?.into_iter().find(|mark| mark.fresh == damaged) {
             // Nothing is in it that is not elsewhere: another one is filled in its stead.
-            let fresh = database.fresh_shards(1).await?;
-            return Ok(database.put_unfilled((range, damaged), vec![Mark { fresh: fresh[0], ..mark }], None).await?);
+            let fresh = database.replica_rebuild().fresh_shards(1).await?;
+            return Ok(database
+                .replica_rebuild()
+                .put_unfilled((range, damaged), vec![Mark { fresh: fresh[0], ..mark }], None)
+                .await?);
         }
         if layout.is_alone(range) {
             context.status.rebuilds.tell(damaged, "there is no other copy of its range");
             return Ok(());
         }
-        database.check_others(&layout, range).await?;
-        let fresh = database.fresh_shards(1).await?;
-        let mark = database.mark(range, (damaged, fresh[0]), why);
-        database.put_unfilled((range, damaged), vec![mark], None).await?;
+        database.replica_rebuild().check_others(&layout, range).await?;
+        let fresh = database.replica_rebuild().fresh_shards(1).await?;
+        let mark = database.replica_rebuild().mark(range, (damaged, fresh[0]), why);
+        database.replica_rebuild().put_unfilled((range, damaged), vec![mark], None).await?;
         tracing::warn!(database = database.name, range, why, "a copy with a damaged store file is made anew");
         Ok(())
     }
@@ -205,9 +209,11 @@ impl Coordinator {
         let database = self.database(&first.name).ok().filter(|database| database.instance() == first.instance);
         let there: Vec<&Mark> = marks.iter().filter(|mark| mark.is_held(database.as_ref())).collect();
         let recovered = match &database {
-            Some(database) if !there.is_empty() => match database.rebuild_all(&there).await {
+            Some(database) if !there.is_empty() => match database.replica_rebuild().rebuild_all(&there).await {
                 Ok(recovered) => Some(recovered),
-                Err(why) if marks.len() == 1 && !first.ends => return database.give_back(first, why).await,
+                Err(why) if marks.len() == 1 && !first.ends => {
+                    return database.replica_rebuild().give_back(first, why).await;
+                }
                 Err(why) => return Err(why),
             },
             _ => None,
@@ -297,7 +303,7 @@ impl Coordinator {
         for (fresh, (name, range)) in late {
             let held = |database: &Arc<Database>| database.layout().placed.shard(range) == Some(fresh);
             let done = match self.database(&name).ok().filter(held) {
-                Some(database) => database.pull_once_more(range).await,
+                Some(database) => database.replica_rebuild().pull_once_more(range).await,
                 None => Ok(()),
             };
             match done {
@@ -347,19 +353,19 @@ fn told(marks: &[Mark], recovered: Option<&Recovered>, now_s: u64) -> String {
     text
 }
 
-impl Database {
+impl ReplicaRebuild<'_> {
     /// The nodes of the other copies of a range.
-    pub(in crate::coordinator) fn others_of(&self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
+    pub(in crate::coordinator) fn others_of(self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
         let nodes = layout.placed.nodes(range, &self.context.node);
         nodes.iter().filter(|node| **node != self.context.node).cloned().collect()
     }
 
-    fn mark(&self, range: usize, (damaged, fresh): (u64, u64), why: &str) -> Mark {
+    fn mark(self, range: usize, (damaged, fresh): (u64, u64), why: &str) -> Mark {
         let (name, instance) = (self.name.clone(), self.instance().to_owned());
         Mark { name, instance, range: range as u32, damaged, fresh, why: why.to_owned(), ends: false }
     }
 
-    async fn fresh_shards(&self, count: u64) -> Result<Vec<u64>, ShardError> {
+    async fn fresh_shards(self, count: u64) -> Result<Vec<u64>, ShardError> {
         let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
         let fresh = shard::allocate_in(&self.context.storage, engine, count).await?;
         Ok(fresh.into_iter().map(|shard| shard.0).collect())
@@ -368,7 +374,7 @@ impl Database {
     /// Puts shards that are to be filled in the place of the shard `now` of a range: one, or with a map that splits the
     /// range two for its halves.
     async fn put_unfilled(
-        self: &Arc<Self>,
+        self,
         (range, now): (usize, u64),
         marks: Vec<Mark>,
         split: Option<MapRecord>,
@@ -412,13 +418,13 @@ impl Database {
         Ok(())
     }
 
-    fn drop_shards_later(&self) {
+    fn drop_shards_later(self) {
         let context = Arc::clone(&self.context);
         self.context.env.spawn(async move { context.drop_shards().await });
     }
 
     /// Whether this node's copy of a range is being made anew, or is to be.
-    pub(in crate::coordinator) fn is_unsound(&self, range: usize) -> bool {
+    pub(in crate::coordinator) fn is_unsound(self, range: usize) -> bool {
         let (layout, context) = (self.layout(), &self.context);
         let is_unsound =
             |shard| context.status.rebuilds.is_filling(shard) || context.storage.damaged_shards().contains_key(&shard);
@@ -428,7 +434,7 @@ impl Database {
     /// Goes over to a map that splits a range of which the copy here is not filled yet, or damaged and to be made anew
     /// at this moment: the halves are to be filled. `last` is the map that the other nodes have gone over to.
     pub(in crate::coordinator) async fn divide_unfilled(
-        self: &Arc<Self>,
+        self,
         range: usize,
         split: MapRecord,
         last: &MapRecord,
@@ -461,11 +467,11 @@ impl Database {
 
     /// Gives a range its damaged shard back, where another copy is not whole by now without which the new one cannot be
     /// filled.
-    async fn give_back(self: &Arc<Self>, mark: &Mark, why: Waits) -> Result<(), Waits> {
+    async fn give_back(self, mark: &Mark, why: Waits) -> Result<(), Waits> {
         let (layout, range) = (self.layout(), mark.range as usize);
         let mut unsound = None;
         for node in self.others_of(&layout, range).into_iter().filter(|node| !self.context.is_gone(node)) {
-            if matches!(self.pull_readable(range, &node).await, Ok(false)) {
+            if matches!(self.pulls().pull_readable(range, &node).await, Ok(false)) {
                 unsound = Some(node);
             }
         }
@@ -490,9 +496,9 @@ impl Database {
     }
 
     /// Applies once more what the copies on the nodes that are there have, as far as they can be read.
-    async fn pull_once_more(&self, range: usize) -> Result<(), ShardError> {
+    async fn pull_once_more(self, range: usize) -> Result<(), ShardError> {
         for node in self.others_of(&self.layout(), range) {
-            match self.pull_readable(range, &node).await {
+            match self.pulls().pull_readable(range, &node).await {
                 Err(error) if self.context.rank(&node).is_some() => return Err(error),
                 _ => {}
             }
@@ -501,7 +507,7 @@ impl Database {
     }
 
     /// Fails unless every other copy of a range is there, in sync, and whole, and none is on its way.
-    async fn check_others(&self, layout: &Layout, range: usize) -> Result<(), Waits> {
+    async fn check_others(self, layout: &Layout, range: usize) -> Result<(), Waits> {
         let is_counted = layout.placed.nodes(range, &self.context.node).contains(&self.context.node);
         if !is_counted || !layout.map.is_live(range) || layout.placed.move_of(range).is_some() {
             return Err(Waits("a copy of the range is on its way".to_owned()));
@@ -510,7 +516,7 @@ impl Database {
     }
 
     /// Fails unless the copies of a range on other nodes are there, in sync, and whole.
-    async fn check_whole(&self, range: usize, nodes: Vec<Arc<str>>) -> Result<(), Waits> {
+    async fn check_whole(self, range: usize, nodes: Vec<Arc<str>>) -> Result<(), Waits> {
         for node in nodes.into_iter().filter(|node| *node != self.context.node) {
             if self.context.rank(&node) != Some(0) {
                 return Err(Waits(format!("{node} is away or not in step")));
@@ -525,7 +531,7 @@ impl Database {
     }
 
     /// Fills this node's copies that take the place of one, and applies what is left of that.
-    async fn rebuild_all(&self, marks: &[&Mark]) -> Result<Recovered, Waits> {
+    async fn rebuild_all(self, marks: &[&Mark]) -> Result<Recovered, Waits> {
         let mut all = Recovered::default();
         for mark in marks {
             all.add(self.rebuild(mark.range as usize, ShardId(mark.damaged)).await?);
@@ -537,15 +543,15 @@ impl Database {
         Ok(all)
     }
 
-    async fn rebuild(&self, range: usize, before: ShardId) -> Result<Recovered, Waits> {
+    async fn rebuild(self, range: usize, before: ShardId) -> Result<Recovered, Waits> {
         self.pull_from_others(range).await?;
-        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+        let own = self.replicas().own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         let remains = ShardCopy::of_remains(&self.context.storage, before).in_background();
         Ok(self.recover(range, &remains, &own).await?)
     }
 
     /// Applies what so many other copies have that everything that a majority holds is among it.
-    async fn pull_from_others(&self, range: usize) -> Result<(), Waits> {
+    async fn pull_from_others(self, range: usize) -> Result<(), Waits> {
         let layout = self.layout();
         let (mut there, mut whole, mut failed) = (0, 0, String::new());
         let mut others = self.others_of(&layout, range);
@@ -554,7 +560,7 @@ impl Database {
         others.sort_by_key(|node| self.context.rank(node).unwrap_or(u8::MAX));
         for node in others.iter().filter(|node| !self.context.is_gone(node)) {
             there += 1;
-            match self.pull_copy(range, node).await {
+            match self.pulls().pull_copy(range, node).await {
                 Ok(()) => whole += 1,
                 Err(error) => failed = format!("{node}: {error}"),
             }
@@ -570,7 +576,7 @@ impl Database {
     /// What this node's copy of a range says of itself to a node: also where it is damaged, or not filled yet, so that
     /// the other one goes on without.
     pub(in crate::coordinator) async fn told_status(
-        &self,
+        self,
         layout: &Layout,
         range: usize,
         node: &str,
@@ -580,7 +586,7 @@ impl Database {
             return Ok(CopyStatus::unusable());
         }
         let status = async {
-            let held = self.own_copy_by(layout, range).await?;
+            let held = self.replicas().own_copy_by(layout, range).await?;
             let copy = held.ok_or_else(|| ShardError::NotExecuted("this node holds no copy".to_owned()))?;
             compare::status(&copy.in_background(), node).await
         };

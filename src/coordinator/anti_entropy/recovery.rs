@@ -11,6 +11,9 @@
 //! The damaged shard is read twice: as a whole, and only what was not yet written to the file, since that part is whole
 //! however much of the file is damaged.
 
+use std::sync::Arc;
+
+use crate::coordinator::anti_entropy::{RepairOperations, ReplicaRebuild};
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::blob_stream::{self, blobs_of};
 use crate::coordinator::replica::calls::Status;
@@ -67,7 +70,7 @@ impl Recovered {
 
 /// A recover under way.
 struct Salvaging<'a> {
-    database: &'a Database,
+    database: &'a Arc<Database>,
     range: usize,
     /// What is read now, and the damaged copy in both ways of reading it.
     from: &'a ShardCopy,
@@ -76,18 +79,18 @@ struct Salvaging<'a> {
     done: Recovered,
 }
 
-impl Database {
+impl ReplicaRebuild<'_> {
     /// Brings what can be read of a damaged copy of a range into the one that takes its place, which has applied the
     /// others.
     pub(in crate::coordinator) async fn recover(
-        &self,
+        self,
         range: usize,
         from: &ShardCopy,
         own: &OwnCopy,
     ) -> Result<Recovered, ShardError> {
         let both = [from.clone(), from.unflushed()];
         let done = Recovered::default();
-        let mut salvaging = Salvaging { database: self, range, from, both: &both, own, done };
+        let mut salvaging = Salvaging { database: self.database, range, from, both: &both, own, done };
         let had_heard = salvaging.had_heard().await?;
         if !had_heard {
             salvaging.done.lose("documents: some that were purged meanwhile may be among them".to_owned());
@@ -132,7 +135,7 @@ impl Salvaging<'_> {
     /// Purges that some other copy has not applied.
     async fn purges(&mut self) -> Result<(), ShardError> {
         let (mut since, origin) = (u64::MAX, self.origin().await?);
-        let nodes = self.database.others_of(&self.database.layout(), self.range);
+        let nodes = self.database.replica_rebuild().others_of(&self.database.layout(), self.range);
         // One that was removed hears of nothing more: it would have all purges done again.
         for node in nodes.into_iter().filter(|node| !self.database.context.is_gone(node)) {
             let mut known = None;
@@ -176,7 +179,7 @@ impl Salvaging<'_> {
 
     /// Whether the damaged copy had heard of all purges that the others have no record of.
     async fn had_heard(&self) -> Result<bool, ShardError> {
-        for node in self.database.others_of(&self.database.layout(), self.range) {
+        for node in self.database.replica_rebuild().others_of(&self.database.layout(), self.range) {
             if self.database.context.is_gone(&node) {
                 continue;
             }
@@ -209,7 +212,7 @@ impl Salvaging<'_> {
             return Ok(Some(0));
         }
         let (origin, mut upto) = (self.origin().await?, None);
-        for node in self.database.others_of(&self.database.layout(), self.range) {
+        for node in self.database.replica_rebuild().others_of(&self.database.layout(), self.range) {
             if self.database.context.is_gone(&node) {
                 continue;
             }

@@ -38,7 +38,7 @@ pub(in crate::coordinator) struct Removed {
 
 /// Purges the revisions of a copy of this node that no other copy has any more.
 pub(in crate::coordinator) async fn purge_what_all_lack(
-    database: &Database,
+    database: &Arc<Database>,
     range: usize,
     own: &OwnCopy,
     removed: &Removed,
@@ -86,8 +86,12 @@ pub(in crate::coordinator) async fn read_by(
 }
 
 /// The other copies of a range that do not miss what was removed, and can be read.
-async fn those_who_know(database: &Database, range: usize, removed: &Removed) -> Result<Vec<RemoteCopy>, ShardError> {
-    let nodes = database.nodes_of(range).into_iter().filter(|node| *node != database.context.node);
+async fn those_who_know(
+    database: &Arc<Database>,
+    range: usize,
+    removed: &Removed,
+) -> Result<Vec<RemoteCopy>, ShardError> {
+    let nodes = database.replicas().nodes_of(range).into_iter().filter(|node| *node != database.context.node);
     let waits = "a restored replica waits for all others, to see what was removed since";
     let none = "a restored replica waits for one that knows what was removed since";
     witnesses((database, range), nodes, (waits, none), |copy| async move {

@@ -18,10 +18,10 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
 
+use crate::coordinator::anti_entropy::{RepairOperations, SupersededMerge};
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::blob_stream::{self, blobs_of};
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -30,6 +30,7 @@ use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::topology::record::{self, Record};
 use crate::coordinator::topology::superseded::drop_superseded;
+use crate::coordinator::write::WriteOperations;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue as _};
@@ -124,8 +125,12 @@ impl Coordinator {
             let shards =
                 record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !record.is_split(*range));
             for (_, shard) in shards {
-                let merged =
-                    async { database.merge_superseded(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
+                let merged = async {
+                    database
+                        .superseded_merge()
+                        .merge_superseded(&ShardCopy::open(storage, ShardId(*shard)).await?)
+                        .await
+                };
                 put_off(merged.await, &mut done)?;
             }
             done?;
@@ -151,9 +156,9 @@ impl Coordinator {
             if !self.superseded(name).await?.iter().all(|superseded| damaged.contains(&superseded.key)) {
                 return Ok(());
             }
-            let others = database.holders().into_iter().filter(|node| *node != context.node);
+            let others = database.settings().holders().into_iter().filter(|node| *node != context.node);
             for node in others.filter(|node| context.rank(node).is_some()) {
-                database.pull_from(&node, false).await?;
+                database.pulls().pull_from(&node, false).await?;
             }
         }
         context.status.is_filled(name, began);
@@ -199,9 +204,9 @@ fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), Wr
     }
 }
 
-impl Database {
+impl SupersededMerge<'_> {
     /// Writes all documents of a copy into this database. Those that cannot be read keep the others from nothing.
-    pub(in crate::coordinator) async fn merge_superseded(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    pub(in crate::coordinator) async fn merge_superseded(self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
@@ -226,7 +231,7 @@ impl Database {
     }
 
     /// Writes the documents whose records can be read, where rows of changes cannot.
-    async fn merge_around_damage(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    async fn merge_around_damage(self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut documents, mut done) = (from.recover_documents(), Ok(()));
         while let Some(rows) = documents.next().await? {
             for (_, id) in rows.into_iter().flatten() {
@@ -236,14 +241,14 @@ impl Database {
         done
     }
 
-    async fn merge_superseded_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    async fn merge_superseded_locals(self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut locals, mut done) = (from.recover_locals(), Ok(()));
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 let damaged = || StorageError::Corrupt("a local document cannot be read".to_owned()).into();
                 let merged = match row {
                     Some((id, register)) => {
-                        let (written, copies) = self.merge_local(&id, register).await;
+                        let (written, copies) = self.locals().merge_local(&id, register).await;
                         at_quorum(&id, written, copies)
                     }
                     None => Err(damaged()),
@@ -255,7 +260,7 @@ impl Database {
     }
 
     /// Merges the leaves of a document: one that cannot be read keeps the others from nothing.
-    async fn merge_superseded_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
+    async fn merge_superseded_document(self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
         let (mut edits, mut bytes, mut done) = (Vec::new(), 0, Ok(()));
         for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
             for (rev, stored) in &fetched.found {
@@ -277,7 +282,7 @@ impl Database {
     }
 
     /// Merges leaves of a document together; each alone where an attachment of one of them cannot be read.
-    async fn merge_superseded_leaves(&self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
+    async fn merge_superseded_leaves(self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
         let merged = self.merge_superseded_edits(from, id, &edits).await;
         if edits.len() < 2 || !merged.as_ref().is_err_and(is_damage) {
             return merged;
@@ -290,7 +295,7 @@ impl Database {
     }
 
     /// Merges leaves of a document into all copies that can be reached.
-    async fn merge_superseded_edits(&self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
+    async fn merge_superseded_edits(self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
         if edits.is_empty() {
             return Ok(());
         }
@@ -302,7 +307,7 @@ impl Database {
             let (edits, source) = (edits.to_vec(), source.clone());
             async move { merge_missing(&copy, edits, &source, Origin::Anew).await }
         };
-        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
+        let others = self.writer().on_others((&layout, range), None, merge, |_: &usize| true).await;
         let mut tally = layout.tally(range, None);
         others.count(&mut tally, drop).await;
         at_quorum(id, tally.written(), tally.held())
@@ -311,7 +316,7 @@ impl Database {
     /// A leaf as an edit that merges it; fails where it cannot be read. A superseded instance is dropped once all of it
     /// is written: a leaf that was passed over would go with it.
     fn edit_of(
-        &self,
+        self,
         id: &DocId,
         tree: &RevTree<RevData>,
         (rev, stored): (&Revision, Option<&StoredRevision>),
@@ -326,13 +331,13 @@ impl Database {
     /// Brings the attachments of edits to this node's copy of their range; where it holds none, to another one. Answers
     /// what keeps them until they are named, and the node that they are on.
     async fn merge_superseded_blobs(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         from: &ShardCopy,
         id: &DocId,
         edits: &[Edit],
     ) -> Result<(Vec<Hold>, Arc<str>), WriteError> {
-        let own = match self.own_copy_by(layout, range).await {
+        let own = match self.replicas().own_copy_by(layout, range).await {
             // What is damaged is this node's copy, and not a superseded instance: the others take it in.
             Err(error) if error.is_damage() => None,
             own => own?,
@@ -348,13 +353,13 @@ impl Database {
         Ok((holds, source))
     }
 
-    async fn upload_blob(&self, from: &ShardCopy, id: &DocId, attachment: &Attachment) -> Result<Arc<str>, WriteError> {
+    async fn upload_blob(self, from: &ShardCopy, id: &DocId, attachment: &Attachment) -> Result<Arc<str>, WriteError> {
         let mode = match attachment.encoding {
             Encoding::Identity => StageMode::Plain,
             Encoding::Gzip => StageMode::AlreadyGzip,
         };
         let mut reader = from.blob_reader(attachment, ReadAs::Stored, None);
-        let (mut writer, node) = self.stage(id, mode).await?;
+        let (mut writer, node) = self.attachments().stage(id, mode).await?;
         while let Some(piece) = reader.next().await? {
             writer.write(piece).await?;
         }

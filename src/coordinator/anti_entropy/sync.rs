@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 
+use crate::coordinator::anti_entropy::RepairOperations;
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
@@ -18,6 +19,7 @@ use crate::coordinator::replica::node_calls::{CatalogueCall, NodeState};
 use crate::coordinator::topology::events::EventKind;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::majority;
+use crate::coordinator::write::WriteOperations;
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::observe::workers::Worker;
@@ -129,14 +131,14 @@ impl Coordinator {
     async fn sync_database(&self, name: &str, tell: bool, worker: &Worker) {
         let context = self.context();
         let Ok(database) = self.database(name) else { return };
-        let holders = database.holders();
+        let holders = database.settings().holders();
         let others: Vec<Arc<str>> =
             holders.into_iter().filter(|node| *node != context.node && context.peers.is_up(node)).collect();
         if tell {
             drop(context.tell_all(&others, &CatalogueCall::Pull(name.to_owned()), Urgency::Background));
         }
         for node in others {
-            if let Err(error) = database.pull_from(&node, false).await {
+            if let Err(error) = database.pulls().pull_from(&node, false).await {
                 tracing::debug!(database = name, %node, %error, "copies are not in step yet");
                 worker.failed(&format_args!("{name} from {node}: {error}"));
                 context.pull_soon(name);

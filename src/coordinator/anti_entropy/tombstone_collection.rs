@@ -17,10 +17,10 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::anti_entropy::{RepairOperations, TombstoneCollection};
 use crate::coordinator::replica::calls::{Confirm, Propose, Tell};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::age;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{decode, encode};
 use crate::coordinator::replica::range_copy::OwnCopy;
@@ -83,7 +83,7 @@ impl Coordinator {
     async fn propose_in(&self, places: Vec<Place>, age: Duration) -> Vec<Open> {
         let look = |place: Place| async move {
             let database = self.database(&place.0).ok()?;
-            told(&place, database.propose_round(place.1, age).await).flatten()
+            told(&place, database.collection().propose_round(place.1, age).await).flatten()
         };
         let open: Vec<Option<Open>> =
             stream::iter(places.into_iter().map(look)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
@@ -94,7 +94,7 @@ impl Coordinator {
     async fn decide_all(&self, open: Vec<Open>) -> Vec<Place> {
         let decide = |open: Open| async move {
             let database = self.database(&open.place.0).ok()?;
-            told(&open.place, database.decide(&open).await).filter(|done| *done).map(|_| open.place)
+            told(&open.place, database.collection().decide(&open).await).filter(|done| *done).map(|_| open.place)
         };
         let done: Vec<Option<Place>> =
             stream::iter(open.into_iter().map(decide)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
@@ -160,11 +160,11 @@ pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, age: Duratio
     }
 }
 
-impl Database {
+impl TombstoneCollection<'_> {
     /// Has all copies of a range write down some tombstones that are old enough, if that is this node's to propose.
-    async fn propose_round(&self, range: usize, age: Duration) -> Result<Option<Open>, ShardError> {
+    async fn propose_round(self, range: usize, age: Duration) -> Result<Option<Open>, ShardError> {
         let layout = self.layout();
-        let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(None) };
+        let Some(own) = self.replicas().own_copy_by(&layout, range).await? else { return Ok(None) };
         let own = own.in_background();
         let state = own.shard.state().await?;
         if state.markers > 0 && layout.is_alone(range) {
@@ -213,17 +213,17 @@ impl Database {
     }
 
     /// The nodes of the other copies of a range, all of which are to write down what is to be collected.
-    fn asked(&self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
+    fn asked(self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
         let is_asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || self.context.rank(node) == Some(0);
-        self.others_of(layout, range).into_iter().filter(is_asked).collect()
+        self.replica_rebuild().others_of(layout, range).into_iter().filter(is_asked).collect()
     }
 
     /// Decides a round, if it stands at all copies; answers whether it does. Each was read from beginning to end then,
     /// behind where it wrote the round down.
-    async fn decide(&self, open: &Open) -> Result<bool, ShardError> {
+    async fn decide(self, open: &Open) -> Result<bool, ShardError> {
         let (layout, range, me) = (self.layout(), open.place.1, &*self.context.node);
         let stands = layout.placed.version == open.version && self.may_propose(&layout, range).await?;
-        let Some(own) = self.own_copy_by(&layout, range).await?.filter(|_| stands) else { return Ok(false) };
+        let Some(own) = self.replicas().own_copy_by(&layout, range).await?.filter(|_| stands) else { return Ok(false) };
         let own = own.in_background();
         if !own.shard.confirm_round(me, open.round).await? {
             return Ok(false);
@@ -236,7 +236,7 @@ impl Database {
             }
         }
         for node in &asked {
-            self.pull_copy(range, node).await?;
+            self.pulls().pull_copy(range, node).await?;
         }
         if open.version != self.layout().placed.version {
             return Ok(false);
@@ -255,7 +255,7 @@ impl Database {
 
     /// Whether this node is the first in the order of primaries of the range, all copies of it are there and in sync,
     /// and none moves.
-    async fn may_propose(&self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
+    async fn may_propose(self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
         let nodes = layout.primaries(range, &self.context.node);
         let is_quiet = layout.placed.version == self.layout().placed.version
             && layout.map.is_live(range)
@@ -267,7 +267,7 @@ impl Database {
     }
 
     /// The position of a copy up to which it has had everything for long enough to collect it.
-    pub(in crate::coordinator) async fn aged_up_to(&self, own: &OwnCopy) -> Result<u64, ShardError> {
+    pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnCopy) -> Result<u64, ShardError> {
         Ok(match age(&self.context.config) {
             Some(age) => self.marks(own, age).await?.aged,
             None => read_marks(own).await?.aged.min(own.replica_position().position),
@@ -275,7 +275,7 @@ impl Database {
     }
 
     /// The marks of a copy as of now, with a new one where the last one is old enough.
-    async fn marks(&self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
+    async fn marks(self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
         let stored = read_marks(own).await?;
         let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
         let marks = stored.at(now_ms, own.replica_position().position, age);

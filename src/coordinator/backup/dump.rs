@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io::Write;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::coordinator::backup::item::{self, DocumentItem, EndItem, SettingsItem};
 use crate::coordinator::backup::read::{self, Found};
@@ -55,7 +56,7 @@ impl fmt::Display for LeftOut {
 /// # Errors
 /// [`BackupError::Io`] of `out`; [`BackupError::Shard`] of a disk that cannot be read.
 pub async fn dump(
-    database: &Database,
+    database: &Arc<Database>,
     out: &mut (dyn Write + Send),
     left_out: &mut (dyn FnMut(LeftOut) + Send),
 ) -> Result<Counts, BackupError> {
@@ -67,7 +68,7 @@ pub async fn dump(
         dump.leave_out(LeftOut::Superseded);
     }
     for range in database.ranges() {
-        let copy = &database.own_shard_or_remains(range).await?;
+        let copy = &database.replicas().own_shard_or_remains(range).await?;
         dump.documents(copy, range).await?;
         dump.locals(copy, range).await?;
         dump.purges(copy, range).await?;
@@ -81,7 +82,7 @@ pub async fn dump(
 }
 
 /// What a database is made with.
-pub(super) fn settings(database: &Database) -> SettingsItem {
+pub(super) fn settings(database: &Arc<Database>) -> SettingsItem {
     SettingsItem {
         name: database.name.clone(),
         q: database.map().q() as u32,

@@ -7,6 +7,7 @@
 //! machine was restored from a backup while its node was running; the digest shows it at a restore.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::coordinator::backup::BackupError;
 use crate::coordinator::backup::list::{self, Layer, Manifest};
@@ -32,7 +33,7 @@ pub(super) struct Earlier {
 /// Looks for it. `copies` are those of the ranges of `map`.
 pub(super) async fn find(
     objects: &mut Objects,
-    (database, folder): (&Database, &Path),
+    (database, folder): (&Arc<Database>, &Path),
     (map, copies): (&ShardMap, &[OwnCopy]),
 ) -> Result<Earlier, BackupError> {
     let Some(manifest) = newest(objects, database, folder).await else { return Ok(Earlier::default()) };
@@ -52,7 +53,7 @@ pub(super) async fn find(
 }
 
 /// The newest list. One that cannot be read is as good as none.
-async fn newest(objects: &Objects, database: &Database, folder: &Path) -> Option<Manifest> {
+async fn newest(objects: &Objects, database: &Arc<Database>, folder: &Path) -> Option<Manifest> {
     let (disk, within, name) = (objects.env.disk(), folder.to_path_buf(), database.name.clone());
     let look = move || list::latest(disk.as_ref(), &within, &name);
     let read = async {

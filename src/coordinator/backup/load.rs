@@ -11,6 +11,7 @@ use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
 use crate::coordinator::replica::catalogue::{Coordinator, CreateOptions};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::error::{DatabaseError, SettingError};
+use crate::coordinator::write::WriteOperations;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::BlobId;
@@ -64,8 +65,8 @@ pub(super) async fn create(
     coordinator.create_database(name, options).await?;
     let database = coordinator.database(name)?;
     let set = async {
-        database.set_revs_limit(settings.revs_limit).await?;
-        database.set_purged_infos_limit(settings.purged_infos_limit).await
+        database.settings().set_revs_limit(settings.revs_limit).await?;
+        database.settings().set_purged_infos_limit(settings.purged_infos_limit).await
     };
     if let Err(error) = set.await {
         discard(coordinator, name).await;
@@ -150,7 +151,7 @@ impl Loader {
     /// document was left out.
     pub(super) async fn begin_content(&mut self, id: DocId, hash: BlobId, length: u64) -> Result<(), BackupError> {
         let range = self.database.map().index_of(&id);
-        let writer = self.database.own_shard(range).await?.stage(StageMode::Plain);
+        let writer = self.database.replicas().own_shard(range).await?.stage(StageMode::Plain);
         self.content = Some((id, hash, length, writer));
         if length == 0 { self.end_content().await } else { Ok(()) }
     }
@@ -211,7 +212,7 @@ impl Loader {
 
     async fn commit(&mut self, range: usize) -> Result<(), BackupError> {
         let Some(waiting) = self.waiting.remove(&range) else { return Ok(()) };
-        let done = self.database.own_shard(range).await?.edit(waiting.edits).await?;
+        let done = self.database.replicas().own_shard(range).await?.edit(waiting.edits).await?;
         for outcome in done {
             outcome.map_err(|error| damaged(format_args!("a revision is refused: {error:?}")))?;
         }
@@ -222,14 +223,14 @@ impl Loader {
     async fn local(&mut self, id: &DocId, document: LocalDocument) -> Result<(), BackupError> {
         self.counts.locals += 1;
         let range = self.database.map().index_of(id);
-        self.database.own_shard(range).await?.local_set(id, Some(document), 0, false).await?;
+        self.database.replicas().own_shard(range).await?.local_set(id, Some(document), 0, false).await?;
         Ok(())
     }
 
     async fn purge(&mut self, id: DocId, revs: Vec<Revision>) -> Result<(), BackupError> {
         self.counts.purges += 1;
         let range = self.database.map().index_of(&id);
-        Ok(self.database.own_shard(range).await?.note_purges(vec![(id, revs)]).await?)
+        Ok(self.database.replicas().own_shard(range).await?.note_purges(vec![(id, revs)]).await?)
     }
 
     /// Commits what is waiting.

@@ -97,7 +97,7 @@ async fn fill(source: &Source, manifest: &Manifest, database: &Arc<Database>) ->
     }
     let counts = loader.finish().await?;
     let mut total = Summary::default();
-    for copy in database.own_shards().await? {
+    for copy in database.replicas().own_shards().await? {
         total = total.plus(copy.state().await?.total);
     }
     let documents = (total.live, total.deleted) == (manifest.live, manifest.deleted);

@@ -67,7 +67,12 @@ pub struct Snapshot {
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
 /// is superseded for it on this node is not in its copies yet.
-pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Extent) -> Result<Snapshot, BackupError> {
+pub async fn snapshot(
+    env: &Env,
+    database: &Arc<Database>,
+    folder: &Path,
+    extent: Extent,
+) -> Result<Snapshot, BackupError> {
     if database.context.status.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
     }
@@ -148,7 +153,7 @@ enum End {
 }
 
 struct Taking<'d> {
-    database: &'d Database,
+    database: &'d Arc<Database>,
     objects: Objects,
     manifest: Manifest,
     /// How the database was cut into ranges when it began, and how far each was read.
@@ -166,7 +171,7 @@ impl<'d> Taking<'d> {
     /// Adds to an earlier snapshot if it can, and `adds`.
     async fn begin(
         objects: Objects,
-        database: &'d Database,
+        database: &'d Arc<Database>,
         folder: &Path,
         adds: bool,
     ) -> Result<Taking<'d>, BackupError> {
@@ -225,7 +230,7 @@ impl<'d> Taking<'d> {
     /// The copies of its ranges, as long as none of them was split, or another one came in its place, meanwhile: what
     /// was noted of it are positions of that very copy.
     async fn copies(&self) -> Result<Vec<OwnCopy>, BackupError> {
-        let copies = self.database.own_copies().await?;
+        let copies = self.database.replicas().own_copies().await?;
         let is_same = |(copy, place): (&OwnCopy, &Place)| copy.shard.id() == place.shard;
         let same = self.database.map().live() == self.map.live() && copies.iter().zip(&self.places).all(is_same);
         if same { Ok(copies) } else { Err(ShardError::Moved.into()) }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::join_all;
 
 use super::{Candidate, Changes, ChangesFilter, Style};
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::documents::RowDoc;
 use crate::coordinator::replica::message::ChangesCall;
 use crate::coordinator::topology::error::ChangesError;
@@ -129,7 +130,7 @@ impl Changes {
     ) -> Result<Vec<Result<Document, ShardError>>, ChangesError> {
         let purged = |fetched: Option<Fetched>| fetched.map_or(Document::Purged, Document::Found);
         if mutated(Mutation::FeedJoinsLaggingReplica) {
-            let found = self.database.fetch_many(self.wants(rows), Some(1)).await?;
+            let found = self.database.documents().fetch_many(self.wants(rows), Some(1)).await?;
             return Ok(found.into_iter().map(|fetched| Ok(purged(fetched))).collect());
         }
         self.database.context.env.metrics().add(Counter::DatabaseReads, rows.len() as u64);
@@ -173,7 +174,7 @@ impl Changes {
         rows: &[&shard::ChangeRow],
         error: &ShardError,
     ) -> Vec<Result<Document, ShardError>> {
-        let found = self.database.fetch_many(self.wants(rows), Some(u32::MAX)).await;
+        let found = self.database.documents().fetch_many(self.wants(rows), Some(u32::MAX)).await;
         let found = found.unwrap_or_else(|_| rows.iter().map(|_| None).collect());
         let has_all = |fetched: &Fetched, row: &shard::ChangeRow| {
             row.leaves.iter().all(|(rev, _)| fetched.tree.get(rev).is_some())

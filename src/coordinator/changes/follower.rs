@@ -9,6 +9,7 @@
 use std::sync::Weak;
 
 use super::{ChangeRow, Changes, ChangesQuery, Since};
+use crate::coordinator::changes::FeedOperations;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::topology::error::ChangesError;
 use crate::limits;
@@ -86,7 +87,7 @@ impl Follower {
             return Some(None);
         };
         let query = ChangesQuery { since: self.since.clone(), ..ChangesQuery::default() };
-        Some(database.changes(query).await.inspect_err(|error| self.warn(error)).ok())
+        Some(database.feeds().changes(query).await.inspect_err(|error| self.warn(error)).ok())
     }
 
     fn warn(&self, error: &ChangesError) {

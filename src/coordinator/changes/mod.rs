@@ -18,10 +18,11 @@ use std::sync::Arc;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tokio::sync::watch;
 
-use crate::coordinator::replica::database::{Database, entry, seq_at};
+use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::message::ChangesCall;
+use crate::coordinator::replica::operations::database_operations;
 use crate::coordinator::replica::range_copy::is_away;
-use crate::coordinator::topology::error::{ChangesError, ReadError};
+use crate::coordinator::topology::error::ChangesError;
 use crate::coordinator::topology::seq::Seq;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::id::DocId;
@@ -35,6 +36,13 @@ use documents::{Listed, Row};
 pub use follower::Follower;
 pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
 use range_cursor::{RangeCursor, next_range_cursor, page_of_ids};
+
+database_operations! {
+    /// What this room does with a database.
+    trait FeedOperations;
+    /// Changes feeds and their filters.
+    feeds: Feeds;
+}
 
 /// A feed being read.
 ///
@@ -172,7 +180,7 @@ impl Changes {
     /// Whether a range cursor that could not be read can be from somewhere else.
     fn can_go_on(&self, at: usize, error: &ShardError) -> bool {
         let range = self.range_cursors[at].range;
-        let has_other = self.database.copies_of(range) > 1 || !self.database.map().is_live(range);
+        let has_other = self.database.replicas().copies_of(range) > 1 || !self.database.map().is_live(range);
         *error == ShardError::Moved || is_away(error) && has_other
     }
 
@@ -387,17 +395,17 @@ impl Changes {
     }
 }
 
-impl Database {
+impl Feeds<'_> {
     /// Begins a feed.
-    pub async fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, ChangesError> {
+    pub async fn changes(self, query: ChangesQuery) -> Result<Changes, ChangesError> {
         // Before the map, so that no news of it is missed.
         let (moved, gone) = (self.moved.subscribe(), self.watch_gone());
         let map = self.map();
         let range_cursors =
-            try_join_all(map.live().iter().map(|range| RangeCursor::open(self, *range, &query.since))).await?;
+            try_join_all(map.live().iter().map(|range| RangeCursor::open(self.database, *range, &query.since))).await?;
         let (in_round, catch_ups, sent, read) = (false, 0, 0, 0);
         Ok(Changes {
-            database: Arc::clone(self),
+            database: Arc::clone(self.database),
             query,
             map,
             range_cursors,
@@ -408,12 +416,5 @@ impl Database {
             sent,
             read,
         })
-    }
-
-    /// The sequence of this moment.
-    pub async fn update_seq(&self) -> Result<Seq, ReadError> {
-        let map = self.map();
-        let replica_position = |range: &usize| self.on_one(*range, |copy| async move { copy.replica_position().await });
-        Ok(seq_at(&map, try_join_all(map.live().iter().map(replica_position)).await?))
     }
 }

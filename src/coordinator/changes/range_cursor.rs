@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -52,7 +53,7 @@ impl RangeCursor {
     ///
     /// # Errors
     /// When no copy can be read.
-    pub async fn open(database: &Database, range: usize, since: &Since) -> Result<RangeCursor, ShardError> {
+    pub async fn open(database: &Arc<Database>, range: usize, since: &Since) -> Result<RangeCursor, ShardError> {
         let entries: Vec<SeqEntry> = match since {
             Since::Seq(seq) => seq.over(database.map().range(range)),
             Since::Beginning | Since::Now => Vec::new(),
@@ -86,7 +87,7 @@ impl RangeCursor {
             };
             Ok(range_cursor)
         };
-        database.on_one(range, begin).await
+        database.replicas().on_one(range, begin).await
     }
 
     /// What the sequence says of the range.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::coordinator::changes::Feeds;
 use crate::coordinator::changes::query::{Candidate, ChangesFilter, RowFilter};
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::view::DatabaseView;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::design::DesignLookupError;
 use crate::coordinator::topology::error::{ChangesError, ReadError};
 use crate::document::collate::{Collation, Collator};
@@ -26,17 +27,13 @@ pub enum FilterLookupError {
     Function(ScriptError),
 }
 
-impl Database {
+impl Feeds<'_> {
     /// What `filters.{name}` of a design document passes, a function or a declared selector; `place` is `ddoc/name`.
     /// `req`: the JSON text of what a function is told of the request.
     ///
     /// # Errors
     /// [`FilterLookupError`]
-    pub async fn function_filter(
-        self: &Arc<Self>,
-        place: &str,
-        req: Arc<str>,
-    ) -> Result<ChangesFilter, FilterLookupError> {
+    pub async fn function_filter(self, place: &str, req: Arc<str>) -> Result<ChangesFilter, FilterLookupError> {
         let (program, name) = self.filter_program(place).await?;
         if let Some((_, selector)) = declared(program.body()).find(|(declared, _)| *declared == name) {
             return Ok(self.selector_filter(&Arc::new(selector)).await);
@@ -49,20 +46,20 @@ impl Database {
     ///
     /// # Errors
     /// [`FilterLookupError`]
-    pub async fn view_filter(&self, place: &str) -> Result<ChangesFilter, FilterLookupError> {
+    pub async fn view_filter(self, place: &str) -> Result<ChangesFilter, FilterLookupError> {
         let (program, name) = self.filter_program(place).await?;
         let source = program.map(name).map_err(FilterLookupError::Function)?.to_owned();
         Ok(self.by_function(program, RowFunction::Map { source }))
     }
 
-    async fn filter_program<'p>(&self, place: &'p str) -> Result<(Program, &'p str), FilterLookupError> {
+    async fn filter_program<'p>(self, place: &'p str) -> Result<(Program, &'p str), FilterLookupError> {
         let (design, name) = place.split_once('/').unwrap_or((place, ""));
-        let program = self.program(&DocId::new(&format!("_design/{design}"))).await;
+        let program = self.design_docs().program(&DocId::new(&format!("_design/{design}"))).await;
         Ok((program.map_err(FilterLookupError::Design)?, name))
     }
 
     /// What a selector matches. Where a design document declares it, its index says which changes to filter.
-    pub async fn selector_filter(self: &Arc<Self>, selector: &Arc<Selector>) -> ChangesFilter {
+    pub async fn selector_filter(self, selector: &Arc<Selector>) -> ChangesFilter {
         let index = self.declared_index(selector).await.unwrap_or_else(|error| {
             tracing::debug!(database = self.name, ?error, "a feed does without the index of its selector");
             None
@@ -73,8 +70,8 @@ impl Database {
     }
 
     /// The index of a selector if it is declared.
-    async fn declared_index(self: &Arc<Self>, selector: &Arc<Selector>) -> Result<Option<DatabaseView>, ReadError> {
-        let programs = self.programs().await?;
+    async fn declared_index(self, selector: &Arc<Selector>) -> Result<Option<DatabaseView>, ReadError> {
+        let programs = self.design_docs().programs().await?;
         if !programs.iter().any(|program| declares(program.body())) {
             return Ok(None);
         }
@@ -88,14 +85,14 @@ impl Database {
         let Some((program, definition)) = self.context.env.blocking(Pool::Foreground, find).await else {
             return Ok(None);
         };
-        let view = self.view_of(&program, Arc::new(definition));
+        let view = self.queries().view_of(&program, Arc::new(definition));
         for index in view.own_indexes().await? {
             index.catch_up().await?;
         }
         Ok(Some(view))
     }
 
-    fn by_function(&self, program: Program, function: RowFunction) -> ChangesFilter {
+    fn by_function(self, program: Program, function: RowFunction) -> ChangesFilter {
         ChangesFilter::Rows(Arc::new(ByFunction { scripts: self.scripts().clone(), program, function }))
     }
 }

@@ -57,7 +57,7 @@ impl From<String> for MapError {
 }
 
 /// The maps of a database.
-struct Maps<'d>(&'d Database);
+struct Maps<'d>(&'d Arc<Database>);
 
 impl Register for Maps<'_> {
     type Value = MapRecord;
@@ -202,7 +202,7 @@ impl Coordinator {
     }
 
     /// Tells all nodes of a map that is decided; those that are away learn it when they return.
-    pub(in crate::coordinator) fn tell_map(&self, database: &Database, places: &MapRecord) {
+    pub(in crate::coordinator) fn tell_map(&self, database: &Arc<Database>, places: &MapRecord) {
         let mut record = database.known.shared(&self.context().node);
         record.set_places(places.clone());
         record.shards = vec![0; record.by_range.as_ref().map_or(record.shards.len(), Vec::len)];

@@ -22,6 +22,7 @@ use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::{Answer, CallError, Urgency};
 use crate::coordinator::topology::quorum::{Written, majority};
 use crate::coordinator::topology::record::{self, Known, MapRecord, Record};
+use crate::coordinator::write::WriteOperations;
 use crate::limits;
 use crate::shard::ShardError;
 use crate::world::BoxFuture;
@@ -165,7 +166,7 @@ impl Coordinator {
             || stamps.revs_limit > own.revs_limit
             || stamps.purged_infos_limit > own.purged_infos_limit;
         if database.instance() == record.instance && is_news && !mutated(Mutation::SettingsNotAdopted) {
-            let changed = database.change_record(move |settings| settings.merge(record.settings)).await;
+            let changed = database.settings().change_record(move |settings| settings.merge(record.settings)).await;
             if let Err(crate::coordinator::topology::error::SettingError::Unavailable(error)) = changed {
                 return Err(error.into());
             }

@@ -4,5 +4,4 @@ pub(super) mod agreement;
 pub(super) mod ballots;
 pub(super) mod forks;
 pub(super) mod gossip;
-pub(super) mod maps;
 pub(super) mod voters;

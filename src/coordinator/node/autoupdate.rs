@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::view::ViewError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -77,7 +78,7 @@ impl Coordinator {
                 let Some(database) = weak.upgrade().and_then(|coordinator| coordinator.database(&name).ok()) else {
                     continue;
                 };
-                if let Err(error) = database.update_views().await {
+                if let Err(error) = update_views(&database).await {
                     tracing::debug!(name, ?error, "views were not brought up to date");
                 }
             }
@@ -85,41 +86,39 @@ impl Coordinator {
     }
 }
 
-impl Database {
-    /// Brings all views up to date but those of design documents that do not want it. A view that fails is left to
-    /// those who ask for it.
-    async fn update_views(self: &Arc<Self>) -> Result<(), ViewError> {
-        for program in self.programs().await?.iter() {
-            if program.body().get("autoupdate").and_then(Value::as_bool) == Some(false) {
-                continue;
-            }
-            for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
-                let view = self.view_of(program, Arc::new(definition));
-                let update = |range: usize| {
-                    let view = &view;
-                    async move {
-                        match self.own_copy(range).await? {
-                            Some(copy) => view.update_gently(range, &RangeCopy::Own(copy.clone())).await,
-                            None => Ok(()),
-                        }
+/// Brings all views up to date but those of design documents that do not want it. A view that fails is left to
+/// those who ask for it.
+async fn update_views(database: &Arc<Database>) -> Result<(), ViewError> {
+    for program in database.design_docs().programs().await?.iter() {
+        if program.body().get("autoupdate").and_then(Value::as_bool) == Some(false) {
+            continue;
+        }
+        for (name, definition) in Definition::all(program.body(), database.map().partitioned) {
+            let view = database.queries().view_of(program, Arc::new(definition));
+            let update = |range: usize| {
+                let view = &view;
+                async move {
+                    match database.replicas().own_copy(range).await? {
+                        Some(copy) => view.update_gently(range, &RangeCopy::Own(copy.clone())).await,
+                        None => Ok(()),
                     }
-                };
-                // One that is damaged or not filled yet is nothing to the others.
-                let updated = join_all(self.ranges().into_iter().map(update)).await;
-                if let Some(error) = updated.into_iter().find_map(Result::err) {
-                    tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
                 }
-            }
-            let with_types = self.context.config.bool("nouveau", "enable", false);
-            for (_, definition) in SearchDefinition::all(program.body(), self.map().partitioned) {
-                if definition.is_typed() && !with_types {
-                    continue;
-                }
-                if let Some(search) = self.search_of(program, Arc::new(definition)) {
-                    search.update_own_gently().await;
-                }
+            };
+            // One that is damaged or not filled yet is nothing to the others.
+            let updated = join_all(database.ranges().into_iter().map(update)).await;
+            if let Some(error) = updated.into_iter().find_map(Result::err) {
+                tracing::debug!(database = database.name, view = name, %error, "a view was not brought up to date");
             }
         }
-        Ok(())
+        let with_types = database.context.config.bool("nouveau", "enable", false);
+        for (_, definition) in SearchDefinition::all(program.body(), database.map().partitioned) {
+            if definition.is_typed() && !with_types {
+                continue;
+            }
+            if let Some(search) = database.queries().search_of(program, Arc::new(definition)) {
+                search.update_own_gently().await;
+            }
+        }
     }
+    Ok(())
 }

@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::{ReadError, WriteError};
 use crate::coordinator::topology::events::EventKind;
+use crate::coordinator::write::WriteOperations;
 use crate::coordinator::write::edits::WriteOptions;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
@@ -86,7 +88,7 @@ impl Coordinator {
     async fn note(&self, ids: &[DocId]) {
         let Ok(database) = self.database(GLOBAL_CHANGES) else { return };
         for step in ids.chunks(limits::EDITS_PER_STEP) {
-            if let Err(error) = database.write_notes(step).await {
+            if let Err(error) = write_notes(&database, step).await {
                 // The change itself is done: that nobody is told of it must not undo it.
                 tracing::warn!("{} events were not noted in {GLOBAL_CHANGES}: {error:?}", step.len());
             }
@@ -94,24 +96,22 @@ impl Coordinator {
     }
 }
 
-impl Database {
-    /// Writes each document anew. A conflict means that another note of the same kind was just written: as good.
-    async fn write_notes(&self, ids: &[DocId]) -> Result<(), ReadError> {
-        let wants = ids.iter().map(|id| (id.clone(), Want::Tree)).collect();
-        let body = Arc::new(PreparedBody::new(&Object::new()));
-        let mut by_range: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
-        for (id, found) in ids.iter().zip(self.fetch_many(wants, None).await?) {
-            by_range.entry(self.map().index_of(id)).or_default().push(edit(id, found, &body));
-        }
-        let (options, own) =
-            (&WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() }, &self.context.node);
-        let writes = by_range.into_iter().map(|(range, edits)| self.settle(range, edits, options, own));
-        let failed = join_all(writes).await.into_iter().flatten().find_map(|outcome| match outcome {
-            Err(WriteError::Unavailable(error)) => Some(error),
-            _ => None,
-        });
-        failed.map_or(Ok(()), |error| Err(error.into()))
+/// Writes each document anew. A conflict means that another note of the same kind was just written: as good.
+async fn write_notes(database: &Arc<Database>, ids: &[DocId]) -> Result<(), ReadError> {
+    let wants = ids.iter().map(|id| (id.clone(), Want::Tree)).collect();
+    let body = Arc::new(PreparedBody::new(&Object::new()));
+    let mut by_range: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
+    for (id, found) in ids.iter().zip(database.documents().fetch_many(wants, None).await?) {
+        by_range.entry(database.map().index_of(id)).or_default().push(edit(id, found, &body));
     }
+    let (options, own) =
+        (&WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() }, &database.context.node);
+    let writes = by_range.into_iter().map(|(range, edits)| database.writer().settle(range, edits, options, own));
+    let failed = join_all(writes).await.into_iter().flatten().find_map(|outcome| match outcome {
+        Err(WriteError::Unavailable(error)) => Some(error),
+        _ => None,
+    });
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// The edit that gives a note a new place in the feed. Notes need no history: one generation is kept.

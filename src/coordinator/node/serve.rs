@@ -13,7 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+use crate::coordinator::anti_entropy::RepairOperations;
 use crate::coordinator::anti_entropy::compare;
+use crate::coordinator::read::ReadOperations;
+use crate::coordinator::rebalance::RebalanceOperations;
 use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::calls::{
@@ -33,6 +36,7 @@ use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::token::Mark;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::peers::Answer;
+use crate::coordinator::write::WriteOperations;
 use crate::coordinator::write::primary::resolve_in_doubt;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -118,9 +122,9 @@ impl Coordinator {
         // Boxed: what it is passed on through would hold it several times, for every call.
         let done = Box::pin(async {
             if let Some(horizon) = &horizon {
-                database.check_horizon(asked.range, horizon).await?;
+                database.collection().check_horizon(asked.range, horizon).await?;
             }
-            let done = database.serve(&asked, op).await;
+            let done = serve(&database, &asked, op).await;
             if is_edit {
                 context.took_edit(&asked.from, &db);
             }
@@ -156,64 +160,64 @@ impl Asked {
     }
 }
 
-impl Database {
-    /// Answers a call to the copies that are here. The error says that nothing was done.
-    async fn serve(self: &Arc<Self>, asked: &Asked, op: CopyOp) -> Result<Bytes, String> {
-        let layout = self.layout();
-        let oldest = match (op.is_done_once(), asked.counted) {
-            // The caller takes it for one of a single range.
-            (true, _) => layout.placed.version,
-            (false, true) => layout.placed.moved,
-            (false, false) => 0,
-        };
-        let is_left = || layout.map.live().iter().any(|range| layout.placed.leaves(*range, &self.context.node));
-        let is_planted =
-            mutated(Mutation::StaleMapAccepted) || mutated(Mutation::OldOwnerWrites) && op.is_edit() && is_left();
-        if asked.version < oldest && !is_planted {
-            self.tell_map(&asked.from);
-            return Ok(refuse(&op, WireError::Moved));
-        }
-        let groups = Groups { database: self, layout: &layout, asked };
-        let op = match op {
-            CopyOp::Awaits(Awaits(call)) => return Ok(answer::<Awaits>(Ok(self.context.awaited.is_awaited(call)))),
-            CopyOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await),
-            CopyOp::FetchSome(FetchSome { wants, bytes }) => return Ok(groups.fetch_some(wants, bytes).await),
-            CopyOp::Merge(Merge { edits, source, repair, anew, tell }) => {
-                let origin = if anew { Origin::Anew } else { Origin::Anywhere };
-                let merged = groups.merge(edits, source, repair.then_some(origin)).await;
-                return Ok(if tell { served::<Merge>(merged) } else { encode(&merged.map(|merged| merged.stored)) });
-            }
-            op => op,
-        };
-        let Some(range) = range_meant(&layout, asked, &op) else {
-            return match asked.version > layout.placed.version {
-                true => Err(format!("the map of {} is not known here yet", self.name)),
-                false => Ok(refuse(&op, WireError::Moved)),
-            };
-        };
-        if matches!(op, CopyOp::Status) {
-            return Ok(answer::<Status>(self.told_status(&layout, range, &asked.from).await));
-        }
-        let copy = match groups.own(range).await {
-            Ok(copy) => asked.to_do_it_on(copy),
-            Err(error) => return Ok(refuse(&op, error)),
-        };
-        let context = &self.context;
-        let serving = Serving { database: self, range, copy: &copy, until: asked.until };
-        Ok(match op {
-            CopyOp::Decide(Decide(call)) => served::<Decide>(serving.decide(*call, asked).await),
-            CopyOp::View(View(call)) => serving.view(*call).await,
-            CopyOp::Search(Search(call)) => serving.search(*call).await,
-            CopyOp::StageWrite(StageWrite { upload, data }) => {
-                answer::<StageWrite>(context.uploads.write(&context.env, upload, data).await)
-            }
-            CopyOp::StageFinish(StageFinish { upload }) => answer::<StageFinish>(context.uploads.finish(upload).await),
-            CopyOp::Stage(Stage(mode)) => answer::<Stage>(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::Holds(Holds(wanted)) => answer::<Holds>(self.holds(&layout, range, &copy, &wanted).await),
-            CopyOp::Collect(Collect(call)) => serving.collect(*call, asked).await,
-            op => serving.plain(op).await,
-        })
+/// Answers a call to the copies that are here. The error says that nothing was done.
+async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<Bytes, String> {
+    let layout = database.layout();
+    let oldest = match (op.is_done_once(), asked.counted) {
+        // The caller takes it for one of a single range.
+        (true, _) => layout.placed.version,
+        (false, true) => layout.placed.moved,
+        (false, false) => 0,
+    };
+    let is_left = || layout.map.live().iter().any(|range| layout.placed.leaves(*range, &database.context.node));
+    let is_planted =
+        mutated(Mutation::StaleMapAccepted) || mutated(Mutation::OldOwnerWrites) && op.is_edit() && is_left();
+    if asked.version < oldest && !is_planted {
+        database.settings().tell_map(&asked.from);
+        return Ok(refuse(&op, WireError::Moved));
     }
+    let groups = Groups { database, layout: &layout, asked };
+    let op = match op {
+        CopyOp::Awaits(Awaits(call)) => return Ok(answer::<Awaits>(Ok(database.context.awaited.is_awaited(call)))),
+        CopyOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await),
+        CopyOp::FetchSome(FetchSome { wants, bytes }) => return Ok(groups.fetch_some(wants, bytes).await),
+        CopyOp::Merge(Merge { edits, source, repair, anew, tell }) => {
+            let origin = if anew { Origin::Anew } else { Origin::Anywhere };
+            let merged = groups.merge(edits, source, repair.then_some(origin)).await;
+            return Ok(if tell { served::<Merge>(merged) } else { encode(&merged.map(|merged| merged.stored)) });
+        }
+        op => op,
+    };
+    let Some(range) = range_meant(&layout, asked, &op) else {
+        return match asked.version > layout.placed.version {
+            true => Err(format!("the map of {} is not known here yet", database.name)),
+            false => Ok(refuse(&op, WireError::Moved)),
+        };
+    };
+    if matches!(op, CopyOp::Status) {
+        return Ok(answer::<Status>(database.replica_rebuild().told_status(&layout, range, &asked.from).await));
+    }
+    let copy = match groups.own(range).await {
+        Ok(copy) => asked.to_do_it_on(copy),
+        Err(error) => return Ok(refuse(&op, error)),
+    };
+    let context = &database.context;
+    let serving = Serving { database, range, copy: &copy, until: asked.until };
+    Ok(match op {
+        CopyOp::Decide(Decide(call)) => served::<Decide>(serving.decide(*call, asked).await),
+        CopyOp::View(View(call)) => serving.view(*call).await,
+        CopyOp::Search(Search(call)) => serving.search(*call).await,
+        CopyOp::StageWrite(StageWrite { upload, data }) => {
+            answer::<StageWrite>(context.uploads.write(&context.env, upload, data).await)
+        }
+        CopyOp::StageFinish(StageFinish { upload }) => answer::<StageFinish>(context.uploads.finish(upload).await),
+        CopyOp::Stage(Stage(mode)) => answer::<Stage>(context.uploads.begin(&context.env, copy.shard.stage(mode))),
+        CopyOp::Holds(Holds(wanted)) => {
+            answer::<Holds>(database.replicas().holds(&layout, range, &copy, &wanted).await)
+        }
+        CopyOp::Collect(Collect(call)) => serving.collect(*call, asked).await,
+        op => serving.plain(op).await,
+    })
 }
 
 /// The answer that a call was not done.
@@ -313,7 +317,7 @@ impl Groups<'_> {
     }
 
     async fn own(&self, range: usize) -> Served<OwnCopy> {
-        let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
+        let held = self.database.replicas().own_copy_by(self.layout, range).await.map_err(WireError::from)?;
         held.ok_or_else(|| {
             WireError::NotExecuted(format!("the range {range} of {} is not held here", self.database.name))
         })
@@ -375,7 +379,7 @@ impl Serving<'_> {
                 answer::<DesignVersion>(Ok(self.database.context.boot.wrapping_add(shard.design_version())))
             }
             CopyOp::LocalSet(LocalSet { id, document, by }) => {
-                let mark = self.database.copies_of(self.range) > 1;
+                let mark = self.database.replicas().copies_of(self.range) > 1;
                 answer::<LocalSet>(shard.local_set(&id, document, by, mark).await)
             }
             CopyOp::Split(Split(ranges)) => answer::<Split>(compare::split(&shard.in_background(), ranges).await),
@@ -460,8 +464,8 @@ impl Serving<'_> {
 
     async fn compact(&self) -> Result<(), ShardError> {
         let shard = self.copy.shard.clone();
-        let limit = self.database.purges_to_keep(self.range, &shard).await?;
-        let pace = self.database.compaction_pace();
+        let limit = self.database.compaction().purges_to_keep(self.range, &shard).await?;
+        let pace = self.database.compaction().compaction_pace();
         self.database.context.env.spawn(async move {
             if let Err(error) = shard.compact(limit, pace).await {
                 tracing::warn!(%error, "a compaction ended early");
@@ -478,13 +482,13 @@ impl Serving<'_> {
         let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
-        let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
+        let _holds = self.database.writer().pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
         if self.database.context.env.now() >= self.until {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
         let sent_by = RemoteCopy::new(&self.database.target, self.range, &asked.from.as_str().into());
         let sent_by = awaited::Caller { node: sent_by, call: asked.id };
-        let decisions = self.database.decide_own(shard, &edits, &caller, Some(&sent_by)).await;
+        let decisions = self.database.primary().decide_own(shard, &edits, &caller, Some(&sent_by)).await;
         let at = Some(Mark::of(self.copy.replica_position()));
         let mut out = Vec::with_capacity(decisions.len());
         for (edit, mut decision) in edits.iter().zip(decisions) {
@@ -516,12 +520,12 @@ impl Serving<'_> {
         let (copy, version) = (self.copy, asked.version);
         match call {
             CollectionCall::Tell => collected::<Tell>(copy.shard.told().await),
-            CollectionCall::Propose(Propose(proposal)) => {
-                collected::<Propose>(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
-            }
-            CollectionCall::Confirm(Confirm(round)) => {
-                collected::<Confirm>(self.database.stands((self.range, version), copy, &asked.from, round).await)
-            }
+            CollectionCall::Propose(Propose(proposal)) => collected::<Propose>(
+                self.database.collection().write_down((self.range, version), copy, &asked.from, proposal).await,
+            ),
+            CollectionCall::Confirm(Confirm(round)) => collected::<Confirm>(
+                self.database.collection().stands((self.range, version), copy, &asked.from, round).await,
+            ),
             CollectionCall::Open => collected::<Open>(copy.shard.open_proposals().await),
             CollectionCall::Markers(Markers(after)) => {
                 let markers = copy.shard.markers(after, limits::STEP_ROWS).await;
@@ -535,7 +539,7 @@ impl Serving<'_> {
         let program = Program::new(self.database.instance(), &id, &design(body));
         let mut all = SearchDefinition::all(program.body(), self.database.map().partitioned);
         let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
-        let search = found.and_then(|definition| self.database.search_of(&program, Arc::new(definition)));
+        let search = found.and_then(|definition| self.database.queries().search_of(&program, Arc::new(definition)));
         let Some(search) = search else {
             let why = "the design document has no such index".to_owned();
             return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
@@ -561,7 +565,7 @@ impl Serving<'_> {
             return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
         };
         let copy = RangeCopy::Own(self.copy.clone());
-        let whole = self.database.view_of(&program, Arc::new(definition));
+        let whole = self.database.queries().view_of(&program, Arc::new(definition));
         let view = whole.on(self.range, copy.clone());
         let size = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         match op {

@@ -7,8 +7,9 @@ use crate::coordinator::anti_entropy::rebuild::keep_rebuilding;
 use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
 use crate::coordinator::anti_entropy::sync::{learn_maps, sync_lagging, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
-use crate::coordinator::consensus::maps;
 use crate::coordinator::node::serve::CopyService;
+use crate::coordinator::rebalance::RebalanceOperations;
+use crate::coordinator::rebalance::follow;
 use crate::coordinator::replica::catalogue::{Coordinator, CreateOptions};
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::epoch::NodeEpochs;
@@ -43,7 +44,7 @@ impl Coordinator {
         let Options { node, peers, system_databases } = options;
         let peers = peers.unwrap_or_else(|| Arc::new(Alone::new(&node)));
         let epochs = NodeEpochs::open(&env, &storage).await?;
-        let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
+        let context = Arc::new(Context::new(env, config, storage, peers, (&node, epochs), follow::follow_map));
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default(), forgets: Arc::default() });
         coordinator.load().await?;
         coordinator.load_rebuilds().await?;
@@ -74,9 +75,11 @@ impl Coordinator {
     /// Drops the shards of ranges that were split before the node stopped.
     fn let_go_of_split(&self) {
         for (name, known) in self.all_known() {
-            for range in maps::left_over(&known.placed()) {
+            for range in follow::left_over(&known.placed()) {
                 if let Ok(database) = self.database(&name) {
-                    self.context.env.spawn(async move { database.let_go(range, std::time::Duration::ZERO).await });
+                    self.context
+                        .env
+                        .spawn(async move { database.own_replicas().let_go(range, std::time::Duration::ZERO).await });
                 }
             }
         }

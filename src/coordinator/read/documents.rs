@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 
+use crate::coordinator::read::Documents;
 use crate::coordinator::replica::blob_stream::Mender;
-use crate::coordinator::replica::database::{Database, entry};
+use crate::coordinator::replica::database::entry;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::{CopyBlobReader, RangeCopy};
 use crate::coordinator::topology::error::ReadError;
@@ -84,35 +85,36 @@ impl AttachmentReader {
     }
 }
 
-impl Database {
+impl Documents<'_> {
     /// Reads one document from the default number of copies; `None` when its id was never seen.
     ///
     /// A local document is found as one live revision `0-N` with an empty tree, whatever is wanted.
-    pub async fn fetch(&self, id: &DocId, want: Want) -> Result<Option<Fetched>, ReadError> {
+    pub async fn fetch(self, id: &DocId, want: Want) -> Result<Option<Fetched>, ReadError> {
         self.fetch_from(id, want, None).await
     }
 
     /// Reads one revision of a document; `None` when its body is not there.
-    pub async fn fetch_one(&self, id: &DocId, want: Want) -> Result<Option<StoredRevision>, ReadError> {
+    pub async fn fetch_one(self, id: &DocId, want: Want) -> Result<Option<StoredRevision>, ReadError> {
         Ok(self.fetch(id, want).await?.and_then(|mut fetched| fetched.take_one()))
     }
 
-    /// As [`Database::fetch`] from `r` copies.
-    pub async fn fetch_from(&self, id: &DocId, want: Want, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
+    /// As [`Documents::fetch`] from `r` copies.
+    pub async fn fetch_from(self, id: &DocId, want: Want, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
         let mut found = self.fetch_many(vec![(id.clone(), want)], r).await?;
         // Invariant: `fetch_many` answers once per want.
         Ok(found.pop().expect("one answer"))
     }
 
-    /// As [`Database::fetch_from`]; tells how many copies have the document just so, too. For local documents: 1.
+    /// As [`Documents::fetch_from`]; tells how many copies have the document just so, too. For local documents: 1.
     pub async fn fetch_agreed(
-        &self,
+        self,
         id: &DocId,
         want: Want,
         r: Option<u32>,
     ) -> Result<(Option<Fetched>, usize), ReadError> {
         if id.is_local() {
-            let fetched = self.by_layout(|layout| async move { self.fetch_local(&layout, id, r).await }).await?;
+            let fetched =
+                self.replicas().by_layout(|layout| async move { self.fetch_local(&layout, id, r).await }).await?;
             return Ok((fetched, 1));
         }
         let wants = vec![(id.clone(), want)];
@@ -120,23 +122,23 @@ impl Database {
             let wants = wants.clone();
             async move { self.fetch_counted((&layout, layout.map.index_of(id)), wants, r).await }
         };
-        let (mut found, agreed) = self.by_layout(fetch).await?;
+        let (mut found, agreed) = self.replicas().by_layout(fetch).await?;
         Ok((found.pop().flatten(), agreed.first().copied().unwrap_or(0)))
     }
 
-    /// As [`Database::fetch`], of a document that a feed listed with the revision `rev`: asks all copies where the
+    /// As [`Documents::fetch`], of a document that a feed listed with the revision `rev`: asks all copies where the
     /// default number of them does not know that.
     ///
     /// # Errors
     /// Also when the copies that know it may be out of reach. Where all copies answer and none knows it, it was purged.
-    pub async fn fetch_listed(&self, id: &DocId, want: Want, rev: &Revision) -> Result<Option<Fetched>, ReadError> {
+    pub async fn fetch_listed(self, id: &DocId, want: Want, rev: &Revision) -> Result<Option<Fetched>, ReadError> {
         let knows = |fetched: &Option<Fetched>| fetched.as_ref().is_some_and(|f| f.tree.get(rev).is_some());
         let fetched = self.fetch(id, want.clone()).await?;
         if knows(&fetched) {
             return Ok(fetched);
         }
         let (fetched, answered) = self.fetch_agreed(id, want, Some(u32::MAX)).await?;
-        let wanted = self.copies_of(self.range_of(id));
+        let wanted = self.replicas().copies_of(self.range_of(id));
         match knows(&fetched) || answered >= wanted {
             true => Ok(fetched),
             false => Err(ReadError::TooFewCopies { answered, wanted }),
@@ -145,33 +147,39 @@ impl Database {
 
     /// The position of a copy of the range of `id`, which changes before that copy reports any write: what was read of
     /// the range while it stood still is no older than that. It names the copy, as each counts for itself.
-    pub async fn last_change(&self, id: &DocId) -> Result<SeqEntry, ReadError> {
+    pub async fn last_change(self, id: &DocId) -> Result<SeqEntry, ReadError> {
         let map = self.map();
         let range = map.index_of(id);
-        Ok(entry(map.range(range), self.on_one(range, |copy| async move { copy.replica_position().await }).await?))
+        Ok(entry(
+            map.range(range),
+            self.replicas().on_one(range, |copy| async move { copy.replica_position().await }).await?,
+        ))
     }
 
     /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` copies (`None`:
     /// the default number).
     pub async fn fetch_many(
-        &self,
+        self,
         wants: Vec<(DocId, Want)>,
         r: Option<u32>,
     ) -> Result<Vec<Option<Fetched>>, ReadError> {
         self.context.env.metrics().add(Counter::DatabaseReads, wants.len() as u64);
         let wants = &wants;
-        self.by_layout(|layout| async move { self.fetch_by(&layout, wants, r).await }).await
+        self.replicas().by_layout(|layout| async move { self.fetch_by(&layout, wants, r).await }).await
     }
 
-    /// As [`Database::fetch_many`], of the first documents as many as have about so many bytes; one at least.
+    /// As [`Documents::fetch_many`], of the first documents as many as have about so many bytes; one at least.
     pub async fn fetch_first(
-        &self,
+        self,
         wants: &[(DocId, Want)],
         r: Option<u32>,
         bytes: usize,
     ) -> Result<Vec<Option<Fetched>>, ReadError> {
         let bytes = fewer("read: room for one byte", bytes);
-        let found = self.by_layout(|layout| async move { self.fetch_first_by(&layout, wants, r, bytes).await }).await?;
+        let found = self
+            .replicas()
+            .by_layout(|layout| async move { self.fetch_first_by(&layout, wants, r, bytes).await })
+            .await?;
         self.context.env.metrics().add(Counter::DatabaseReads, found.len() as u64);
         match found.is_empty() && !wants.is_empty() {
             // It is larger than that.
@@ -181,7 +189,7 @@ impl Database {
     }
 
     async fn fetch_first_by(
-        &self,
+        self,
         layout: &Layout,
         wants: &[(DocId, Want)],
         r: Option<u32>,
@@ -211,7 +219,7 @@ impl Database {
     }
 
     async fn fetch_by(
-        &self,
+        self,
         layout: &Layout,
         wants: &[(DocId, Want)],
         r: Option<u32>,
@@ -237,14 +245,14 @@ impl Database {
     }
 
     /// Fails when fewer copies answered than were to be asked, where the configuration wants that.
-    pub(in crate::coordinator) fn check_quorum(&self, answered: usize, wanted: usize) -> Result<(), ReadError> {
+    pub(in crate::coordinator) fn check_quorum(self, answered: usize, wanted: usize) -> Result<(), ReadError> {
         match answered >= wanted || !self.context.config.bool("cluster", "strict_reads", false) {
             true => Ok(()),
             false => Err(ReadError::TooFewCopies { answered, wanted }),
         }
     }
 
-    async fn fetch_local(&self, layout: &Layout, id: &DocId, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
+    async fn fetch_local(self, layout: &Layout, id: &DocId, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
         let document = self.get_local_by(layout, id, r).await?;
         Ok(document.map(|document| {
             let stored = local_revision(document);
@@ -254,7 +262,7 @@ impl Database {
 
     /// Opens an attachment of a document for reading its stored bytes (gzipped ones stay so); `range` is of them.
     pub async fn read_attachment(
-        &self,
+        self,
         id: &DocId,
         attachment: &Attachment,
         range: Option<Range<u64>>,
@@ -264,7 +272,7 @@ impl Database {
 
     /// Opens an attachment for reading the bytes as a client sees them: gzip of the server's own is undone.
     pub async fn read_attachment_plain(
-        &self,
+        self,
         id: &DocId,
         attachment: &Attachment,
     ) -> Result<AttachmentReader, ReadError> {
@@ -272,7 +280,7 @@ impl Database {
     }
 
     async fn reader(
-        &self,
+        self,
         id: &DocId,
         attachment: &Attachment,
         read: ReadAs,
@@ -282,20 +290,20 @@ impl Database {
         let open = |layout: Arc<Layout>| async move {
             let range = layout.map.index_of(id);
             // Its digest tells what is read: any copy will do.
-            let copies = self.all_readers(&layout, range).await?;
+            let copies = self.replicas().all_readers(&layout, range).await?;
             let mut readers: VecDeque<_> =
                 copies.iter().map(|copy| copy.blob_reader(attachment, read, bytes)).collect();
             let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: layout.placed.copies(range) })?;
             Ok::<_, ReadError>((inner, readers, mender(&copies, attachment)))
         };
-        let (inner, others, mender) = self.by_layout(open).await?;
+        let (inner, others, mender) = self.replicas().by_layout(open).await?;
         let mender = mender.map(|mender| (mender, self.context.env.clone()));
         Ok(AttachmentReader { name: attachment.name.clone(), inner, others, is_begun: false, mender })
     }
 
     /// The whole content of an attachment in memory, as a client would see it (gzip undone when `plain`).
     pub async fn attachment_bytes(
-        &self,
+        self,
         id: &DocId,
         attachment: &Attachment,
         plain: bool,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
+use crate::coordinator::read::Queries;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::ReadError;
@@ -73,9 +74,9 @@ pub struct FilterRows {
     range_cursors: Vec<RangeCursor>,
 }
 
-impl Database {
+impl Queries<'_> {
     /// Begins a scan; reads nothing yet.
-    pub fn filter_scan(self: &Arc<Self>, query: FilterQuery) -> FilterRows {
+    pub fn filter_scan(self, query: FilterQuery) -> FilterRows {
         let ranges = match &query.partition {
             Some(name) => vec![self.map().index_of_partition(name)],
             None => self.ranges(),
@@ -91,7 +92,7 @@ impl Database {
             RangeCursor { range, rows: VecDeque::new(), examined: 0, rest }
         };
         let range_cursors = ranges.into_iter().map(range_cursor).collect();
-        FilterRows { database: Arc::clone(self), query, range_cursors }
+        FilterRows { database: Arc::clone(self.database), query, range_cursors }
     }
 }
 
@@ -147,7 +148,7 @@ impl FilterRows {
 }
 
 impl RangeCursor {
-    async fn fill(&mut self, database: &Database, query: &FilterQuery, limit: usize) -> Result<(), ReadError> {
+    async fn fill(&mut self, database: &Arc<Database>, query: &FilterQuery, limit: usize) -> Result<(), ReadError> {
         while self.rows.is_empty() {
             let Some((start, end)) = self.rest.take() else { break };
             let (descending, selector, collator) = (query.descending, Arc::clone(&query.selector), &query.collator);
@@ -158,7 +159,7 @@ impl RangeCursor {
                 let filter_scan = filter_scan.clone();
                 async move { copy.filter_scan(filter_scan).await }
             };
-            let page = database.on_one(self.range, on_copy).await?;
+            let page = database.replicas().on_one(self.range, on_copy).await?;
             let examined = page.examined + page.rows.iter().map(|row| row.examined).sum::<u64>();
             cost::read(1, usize::try_from(examined).unwrap_or(usize::MAX));
             self.rows = page.rows.into();

@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use crate::coordinator::read::filter_scan::{FilterQuery, FilterRows};
 use crate::coordinator::read::view::{Update, ViewError, ViewKeys, ViewQuery, ViewRows};
+use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::error::ReadError;
 use crate::document::collate::Collator;
@@ -88,12 +89,12 @@ enum Source {
     Index(Box<ViewRows>),
 }
 
-impl Database {
+impl Queries<'_> {
     /// Begins a query; brings its index up to date.
     ///
     /// # Errors
     /// As of views.
-    pub async fn find(self: &Arc<Self>, query: FindQuery) -> Result<Hits, ViewError> {
+    pub async fn find(self, query: FindQuery) -> Result<Hits, ViewError> {
         let request = &query.request;
         let wants_some = request.limit > 0 || request.count || request.groups.is_some() || request.execution_stats;
         let columns = match &query.index {
@@ -107,17 +108,17 @@ impl Database {
         };
         // Rows of one copy's index are no documents of several.
         let covering = request.r <= 1 && query.index.as_ref().is_some_and(|index| is_covering(request, index));
-        Ok(Hits { database: Arc::clone(self), query, columns, covering, source, unread: Vec::new() })
+        Ok(Hits { database: Arc::clone(self.database), query, columns, covering, source, unread: Vec::new() })
     }
 
     /// A query whose matches something else finds, see [`Hits::matches_of`].
-    pub fn matches_only(self: &Arc<Self>, query: FindQuery) -> Hits {
-        let (database, columns) = (Arc::clone(self), Arc::default());
+    pub fn matches_only(self, query: FindQuery) -> Hits {
+        let (database, columns) = (Arc::clone(self.database), Arc::default());
         Hits { database, query, columns, covering: false, source: Source::None, unread: Vec::new() }
     }
 
     /// All documents, from one id to another where the selector says so.
-    fn all(self: &Arc<Self>, query: &FindQuery) -> Source {
+    fn all(self, query: &FindQuery) -> Source {
         let request = &query.request;
         let FieldRange::Between(low, high) = request.selector.field_range("_id", &query.collator) else {
             return Source::None;
@@ -144,7 +145,7 @@ impl Database {
         })))
     }
 
-    async fn rows(self: &Arc<Self>, query: &FindQuery, index: &FieldIndex) -> Result<Source, ViewError> {
+    async fn rows(self, query: &FindQuery, index: &FieldIndex) -> Result<Source, ViewError> {
         let request = &query.request;
         let planted = self.context.storage.planted();
         let rules =
@@ -275,7 +276,7 @@ impl Hits {
         let wants: Vec<(DocId, Want)> = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
         let found = match &self.source {
             Source::Index(rows) if self.r() <= 1 => rows.first_documents(&wants, limits::FETCH_BYTES).await?,
-            _ => self.database.fetch_first(&wants, Some(self.r()), limits::FETCH_BYTES).await?,
+            _ => self.database.documents().fetch_first(&wants, Some(self.r()), limits::FETCH_BYTES).await?,
         };
         let read = found.len();
         let query = self.query.clone();

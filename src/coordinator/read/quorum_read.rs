@@ -13,12 +13,12 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
-use crate::coordinator::read::copies::no_answer;
-use crate::coordinator::replica::database::Database;
+use crate::coordinator::read::Documents;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{self, Origin};
+use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::{MayHaveMoved as _, ReadError};
 use crate::coordinator::topology::quorum::copies_to_ask;
 use crate::document::draft::PreparedBody;
@@ -34,10 +34,10 @@ use crate::world::{BoxFuture, cost};
 type Wants = Vec<(DocId, Want)>;
 type Found = Vec<Option<Fetched>>;
 
-impl Database {
+impl Documents<'_> {
     /// Reads documents of one range from `r` copies; tells for each how many copies have it just so, too.
     pub(in crate::coordinator) async fn fetch_counted(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         wants: Wants,
         r: Option<u32>,
@@ -45,16 +45,16 @@ impl Database {
         self.fetch_range((layout, range), wants, r, usize::MAX).await
     }
 
-    /// As [`Database::fetch_counted`], of the first documents as many as have about so many bytes; perhaps none.
+    /// As [`Documents::fetch_counted`], of the first documents as many as have about so many bytes; perhaps none.
     pub(in crate::coordinator) async fn fetch_range(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         wants: Wants,
         r: Option<u32>,
         most: usize,
     ) -> Result<(Found, Vec<usize>), ReadError> {
         cost::read(1, wants.len());
-        let copies = self.all_readers(layout, range).await?;
+        let copies = self.replicas().all_readers(layout, range).await?;
         if layout.is_alone(range) {
             let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
             let found = copy.fetch_first(&wants, most).await?;
@@ -93,9 +93,9 @@ impl Database {
         Ok((answers, agreed))
     }
 
-    /// As [`Database::ask_several`]; the first of them are copies that the handle's reads may be of, one at least.
+    /// As [`Documents::ask_several`]; the first of them are copies that the handle's reads may be of, one at least.
     async fn ask_admitted(
-        &self,
+        self,
         at: (&Layout, usize),
         copies: &[RangeCopy],
         (wants, most): (&Wants, usize),
@@ -123,7 +123,7 @@ impl Database {
     /// Replies of up to `ask` copies, that with the documents first. A copy that keeps its caller waiting is overtaken
     /// by the next one.
     async fn ask_several(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         copies: &[RangeCopy],
         (wants, most): (&Wants, usize),
@@ -177,7 +177,7 @@ impl Database {
 
     /// The documents from one of the copies that told their trees.
     async fn full_reply(
-        &self,
+        self,
         copies: &[RangeCopy],
         (wants, most): (&Wants, usize),
         told: Vec<usize>,
@@ -194,7 +194,7 @@ impl Database {
 
     /// Documents made of what all copies have of them: the first ones, one at least, until they have so many bytes.
     async fn unite(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         copies: &[RangeCopy],
         wants: Wants,
@@ -235,7 +235,7 @@ impl Database {
 
     /// Sends leaves to a copy that lacks them, behind the answer, one after the other: each is read when it is its
     /// turn, within the bytes that all pulls share. Their uploads come from where they are read.
-    fn repair(&self, range: usize, to: &RangeCopy, lacks: Vec<Lack>) {
+    fn repair(self, range: usize, to: &RangeCopy, lacks: Vec<Lack>) {
         let (context, name, target) = (Arc::clone(&self.context), self.name.clone(), Arc::clone(&self.target));
         let (to, revs_limit) = (to.clone(), self.revs_limit());
         self.context.env.spawn(async move {

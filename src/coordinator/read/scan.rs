@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::read::documents::{RowDoc, local_revision};
+use crate::coordinator::read::{Lists, ReadOperations};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::ReadError;
@@ -116,7 +117,7 @@ impl AllDocs {
                 Source::Keys(keys) => {
                     let step: Vec<Value> = keys.iter().take(self.query.page_rows()).cloned().collect();
                     let more = !step.is_empty();
-                    let rows = self.database.rows_of_keys(&self.query, step).await?;
+                    let rows = self.database.lists().rows_of_keys(&self.query, step).await?;
                     keys.drain(..rows.len());
                     (rows, more)
                 }
@@ -166,7 +167,7 @@ impl AllDocs {
 
 /// Reads a page into each range cursor that ran empty; `wanted` rows are enough.
 async fn fill(
-    database: &Database,
+    database: &Arc<Database>,
     query: &AllDocsQuery,
     range_cursors: &mut [(usize, RangeCursor)],
     wanted: u64,
@@ -179,7 +180,7 @@ async fn fill(
         .filter(|(_, (_, range_cursor))| range_cursor.rows.is_empty() && !range_cursor.done);
     let (places, asks): (Vec<usize>, Vec<(usize, &Span)>) =
         empty.map(|(at, (range, range_cursor))| (at, (*range, &range_cursor.rest))).unzip();
-    let pages = database.pages(asks, query, asked).await?;
+    let pages = database.lists().pages(asks, query, asked).await?;
     cost::read(pages.len(), pages.iter().map(|page| page.len()).sum());
     for (at, rows) in places.into_iter().zip(pages) {
         let range_cursor = &mut range_cursors[at].1;
@@ -219,13 +220,13 @@ fn outside(span: &Span, descending: bool) -> Span {
     }
 }
 
-impl Database {
+impl Lists<'_> {
     /// Begins a list. Totals and offset are of this moment; the rows are read as they are asked for.
-    pub async fn all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
-        self.by_layout(|_| self.try_all_docs(query.clone())).await
+    pub async fn all_docs(self, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
+        self.replicas().by_layout(|_| self.try_all_docs(query.clone())).await
     }
 
-    async fn try_all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
+    async fn try_all_docs(self, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
         let all = Span::of(&query.source);
         let (listed, before) = spans(&query.keys, query.descending);
         let is_keys = matches!(query.keys, KeyBounds::Keys(_));
@@ -259,45 +260,45 @@ impl Database {
                 (Source::Lanes(self.range_cursors(&query.source, rest)), skip)
             }
         };
-        Ok(AllDocs { total_rows, offset, update_seq, database: Arc::clone(self), query, source, skip, left })
+        Ok(AllDocs { total_rows, offset, update_seq, database: Arc::clone(self.database), query, source, skip, left })
     }
 
     /// The ranges that can hold documents of a source.
-    pub(in crate::coordinator) fn ranges_of(&self, source: &DocSource) -> Vec<usize> {
+    pub(in crate::coordinator) fn ranges_of(self, source: &DocSource) -> Vec<usize> {
         match source {
             DocSource::Partition(name) => vec![self.map().index_of_partition(name)],
             DocSource::All | DocSource::Design | DocSource::Local => self.ranges(),
         }
     }
 
-    fn range_cursors(&self, source: &DocSource, span: Span) -> Vec<(usize, RangeCursor)> {
+    fn range_cursors(self, source: &DocSource, span: Span) -> Vec<(usize, RangeCursor)> {
         let done = span.is_empty();
         let range_cursor = |range| (range, RangeCursor { rest: span.clone(), rows: VecDeque::new(), done });
         self.ranges_of(source).into_iter().map(range_cursor).collect()
     }
 
-    async fn total_rows(&self, source: &DocSource) -> Result<Option<u64>, ReadError> {
+    async fn total_rows(self, source: &DocSource) -> Result<Option<u64>, ReadError> {
         match source {
             DocSource::Local => Ok(None),
             DocSource::Partition(_) => Ok(Some(self.count_span(source, &Span::of(source)).await?)),
             DocSource::All | DocSource::Design => {
-                let infos = self.infos(&self.ranges()).await?;
+                let infos = self.replicas().infos(&self.ranges()).await?;
                 let is_design = *source == DocSource::Design;
                 Ok(Some(infos.iter().map(|(i, _)| if is_design { i.design_count } else { i.doc_count }).sum()))
             }
         }
     }
 
-    pub(in crate::coordinator) async fn count_span(&self, source: &DocSource, span: &Span) -> Result<u64, ReadError> {
+    pub(in crate::coordinator) async fn count_span(self, source: &DocSource, span: &Span) -> Result<u64, ReadError> {
         if span.is_empty() {
             return Ok(0);
         }
-        Ok(self.counts(&self.ranges_of(source), span).await?.into_iter().sum())
+        Ok(self.replicas().counts(&self.ranges_of(source), span).await?.into_iter().sum())
     }
 
     /// The next rows of some ranges from where each stands.
     async fn pages(
-        &self,
+        self,
         asks: Vec<(usize, &Span)>,
         query: &AllDocsQuery,
         limit: usize,
@@ -314,13 +315,13 @@ impl Database {
         }
         let (ranges, pages): (Vec<usize>, Vec<ListPage>) =
             asks.into_iter().map(|(range, span)| (range, query.page_of(span, limit))).unzip();
-        let rows = self.lists(&ranges, &pages).await?;
+        let rows = self.replicas().lists(&ranges, &pages).await?;
         let heads = |rows: Vec<ListRow>| rows.into_iter().map(|row| head_of(row, query.conflicts)).collect();
         Ok(rows.into_iter().map(heads).collect())
     }
 
     async fn page(
-        &self,
+        self,
         range: usize,
         span: &Span,
         query: &AllDocsQuery,
@@ -334,12 +335,12 @@ impl Database {
             let page = page.clone();
             async move { copy.list(page).await }
         };
-        let rows = self.on_one(range, list).await?;
+        let rows = self.replicas().on_one(range, list).await?;
         Ok(rows.into_iter().map(|row| head_of(row, query.conflicts)).collect())
     }
 
     async fn local_page(
-        &self,
+        self,
         range: usize,
         span: &Span,
         descending: bool,
@@ -352,7 +353,7 @@ impl Database {
         let list = |copy: RangeCopy| async move {
             copy.local_list(span.low.clone(), span.high.clone(), direction, limit).await
         };
-        let rows = self.on_one(range, list).await?;
+        let rows = self.replicas().on_one(range, list).await?;
         let head = |(id, document): (DocId, LocalDocument)| {
             let stored = local_revision(document);
             let rev = stored.rev.clone();
@@ -363,13 +364,13 @@ impl Database {
     }
 
     /// The rows of the first keys; with documents only as many as may be in memory together, one at least.
-    async fn rows_of_keys(&self, query: &AllDocsQuery, keys: Vec<Value>) -> Result<Vec<AllDocsRow>, ReadError> {
+    async fn rows_of_keys(self, query: &AllDocsQuery, keys: Vec<Value>) -> Result<Vec<AllDocsRow>, ReadError> {
         let is_local = query.source == DocSource::Local;
         let want = if query.include_docs { Want::Winner } else { Want::Tree };
         let id_of = |key: &Value| key.as_str().map(DocId::new).filter(|id| id.is_local() == is_local);
         let ids: Vec<Option<DocId>> = keys.iter().map(id_of).collect();
         let wants: Vec<(DocId, Want)> = ids.iter().flatten().map(|id| (id.clone(), want.clone())).collect();
-        let mut found = self.fetch_first(&wants, Some(1), limits::FETCH_BYTES).await?.into_iter();
+        let mut found = self.documents().fetch_first(&wants, Some(1), limits::FETCH_BYTES).await?.into_iter();
         let mut rows = Vec::with_capacity(keys.len());
         for (key, id) in keys.into_iter().zip(ids) {
             let row = match id {

@@ -10,11 +10,12 @@ use futures_util::future::{join_all, try_join_all};
 use settee_search::search::{Answer, GroupRows, Request, Row, unite};
 
 use super::search_page::Places;
-use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::view::ViewError;
+use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::calls::{IndexSize, SearchFor, SearchRefusal, SizeOf};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
+use crate::coordinator::replica::replicas::no_answer;
 use crate::document::id::DocId;
 use crate::index::mango::text::TextMapper;
 use crate::index::search::{
@@ -83,13 +84,13 @@ pub struct DatabaseSearch {
     mapper: Arc<dyn SearchMapper>,
 }
 
-impl Database {
+impl Queries<'_> {
     /// The full-text index `name` of the design document `id`, as they are now.
     ///
     /// # Errors
     /// [`SearchFailure::View`], [`SearchFailure::NoIndex`], [`SearchFailure::NoAnalyzer`].
-    pub async fn search(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
-        let program = self.program(id).await?;
+    pub async fn search(self, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
+        let program = self.design_docs().program(id).await?;
         let definition = SearchDefinition::find(program.body(), name, self.map().partitioned);
         let definition = definition.map_err(SearchFailure::NoIndex)?;
         let search = self.search_of(&program, Arc::new(definition)).ok_or(SearchFailure::NoAnalyzer)?;
@@ -100,8 +101,8 @@ impl Database {
     ///
     /// # Errors
     /// [`SearchFailure::View`], [`SearchFailure::NoIndex`]; [`SearchFailure::UnknownAnalyzer`].
-    pub async fn typed_search(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
-        let program = self.program(id).await?;
+    pub async fn typed_search(self, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
+        let program = self.design_docs().program(id).await?;
         let definition = SearchDefinition::find_typed(program.body(), name, self.map().partitioned);
         let definition = definition.map_err(SearchFailure::NoIndex)?;
         let unknown = definition.analyzer.as_ref().err().map(|error| error.0.clone());
@@ -112,7 +113,7 @@ impl Database {
 
     /// `None`: nobody knows its analyzer.
     pub(in crate::coordinator) fn search_of(
-        self: &Arc<Self>,
+        self,
         program: &Program,
         definition: Arc<SearchDefinition>,
     ) -> Option<DatabaseSearch> {
@@ -124,7 +125,7 @@ impl Database {
             Function::Typed(source) => Arc::new(ScriptSearchMapper::typed(self.scripts(), program, source)),
             Function::Script(source) => Arc::new(ScriptSearchMapper::new(self.scripts(), program, source)),
         };
-        let (database, program) = (Arc::clone(self), program.clone());
+        let (database, program) = (Arc::clone(self.database), program.clone());
         Some(DatabaseSearch { database, program, definition, analyzer, mapper })
     }
 }
@@ -181,7 +182,7 @@ impl DatabaseSearch {
     /// yet is nothing to the others.
     pub(in crate::coordinator) async fn update_own_gently(&self) {
         let update = |range: usize| async move {
-            match self.database.own_copy(range).await? {
+            match self.database.replicas().own_copy(range).await? {
                 Some(copy) => self.on(range, &copy).update_gently().await,
                 None => Ok(()),
             }
@@ -216,10 +217,10 @@ impl DatabaseSearch {
 
     /// What one copy of a range answers.
     async fn search_range(&self, range: usize, request: Request, update: bool) -> Result<Answer, SearchFailure> {
-        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
+        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.replicas().copies_of(range) });
         for copy in self.copies(range).await? {
             match self.search_on(range, &copy, request.clone(), update).await {
-                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
+                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.replicas().is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
                         failed = IndexError::Shard(no_answer(before, error));
                     }
@@ -234,7 +235,7 @@ impl DatabaseSearch {
     /// The copies of a range in the order in which all nodes ask them.
     pub(super) async fn copies(&self, range: usize) -> Result<Vec<RangeCopy>, ShardError> {
         let layout = self.database.layout();
-        Ok(self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?))
+        Ok(self.database.admitted(&layout, range, self.database.replicas().primaries(&layout, range).await?))
     }
 
     pub(super) fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
@@ -303,7 +304,7 @@ impl DatabaseSearch {
     /// As of views.
     pub async fn size(&self) -> Result<IndexSize, SearchFailure> {
         let one = |range: usize| async move {
-            let mut failed = ShardError::NoCopy { copies: self.database.copies_of(range) };
+            let mut failed = ShardError::NoCopy { copies: self.database.replicas().copies_of(range) };
             for copy in self.copies(range).await? {
                 let size = match &copy {
                     RangeCopy::Own(copy) => self.size_of_own(range, copy).await,
@@ -335,6 +336,11 @@ impl DatabaseSearch {
     pub async fn documents(&self, rows: &[Row]) -> Result<Vec<Option<Fetched>>, SearchFailure> {
         let most = rows.len().min(crate::limits::DOCS_PER_FETCH);
         let wants: Vec<(DocId, Want)> = rows[..most].iter().map(|row| (DocId::new(&row.id), Want::Winner)).collect();
-        Ok(self.database.fetch_first(&wants, Some(1), crate::limits::FETCH_BYTES).await.map_err(ViewError::from)?)
+        Ok(self
+            .database
+            .documents()
+            .fetch_first(&wants, Some(1), crate::limits::FETCH_BYTES)
+            .await
+            .map_err(ViewError::from)?)
     }
 }

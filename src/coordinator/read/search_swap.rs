@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
+use crate::coordinator::read::Queries;
 use crate::coordinator::read::search::{DatabaseSearch, SearchFailure};
 use crate::coordinator::read::view::ViewError;
-use crate::coordinator::replica::database::Database;
 use crate::index::Signature;
 use crate::index::search::{SearchDefinition, SearchIndex};
 use crate::shard::ShardError;
 
-impl Database {
+impl Queries<'_> {
     /// The index that answers searches of `search`, which is `name` of its design document: itself, or the one before
     /// it. A request with the token of a write waits for the new one.
     pub(in crate::coordinator) async fn serving_search(
-        self: &Arc<Self>,
+        self,
         search: DatabaseSearch,
         name: &str,
     ) -> Result<DatabaseSearch, SearchFailure> {
@@ -40,7 +40,7 @@ impl Database {
 
     /// What names the index that answers searches of `search`, where that is another one; `None`: it answers itself.
     pub(in crate::coordinator) async fn serving_signature(
-        self: &Arc<Self>,
+        self,
         search: DatabaseSearch,
         name: &str,
     ) -> Result<Option<Signature>, ViewError> {
@@ -55,11 +55,7 @@ impl Database {
 
     /// The indexes of that name and form in earlier revisions of the design document that were others, the latest
     /// first.
-    async fn searches_before(
-        self: &Arc<Self>,
-        search: &DatabaseSearch,
-        name: &str,
-    ) -> Result<Vec<DatabaseSearch>, SearchFailure> {
+    async fn searches_before(self, search: &DatabaseSearch, name: &str) -> Result<Vec<DatabaseSearch>, SearchFailure> {
         let find = if search.definition.is_typed() { SearchDefinition::find_typed } else { SearchDefinition::find };
         let mut found = Vec::new();
         for program in self.earlier_programs(search.program.id()).await? {
@@ -77,7 +73,7 @@ impl DatabaseSearch {
     async fn own_indexes(&self) -> Result<Vec<SearchIndex>, ShardError> {
         let mut found = Vec::new();
         for range in self.database.ranges() {
-            let copy = match self.database.own_copy(range).await {
+            let copy = match self.database.replicas().own_copy(range).await {
                 Err(error) if error.is_damage_here() || matches!(error, ShardError::NotExecuted(_)) => None,
                 copy => copy?,
             };

@@ -4,8 +4,8 @@
 //! lists: an id from the middle of the open part of one range is located in all of them, which settles the rows before
 //! or behind it everywhere. Each round halves the widest range and reads some 40 records per level of the summaries.
 
+use crate::coordinator::read::Lists;
 use crate::coordinator::read::scan::AllDocsQuery;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::{DocSource, Span};
@@ -19,11 +19,11 @@ struct Bracket {
     high: u64,
 }
 
-impl Database {
+impl Lists<'_> {
     /// Where a list begins after as many of its first rows as can be left out at once, and how many are then left to
     /// leave out. Counts are of the moments in which they are taken, as the rows are.
     pub(in crate::coordinator) async fn skip_rows(
-        &self,
+        self,
         query: &AllDocsQuery,
         span: Span,
     ) -> Result<(Span, u64), ReadError> {
@@ -32,7 +32,7 @@ impl Database {
             return Ok((span, skip));
         }
         let ranges = self.ranges_of(&query.source);
-        let counts = self.counts(&ranges, &span).await?;
+        let counts = self.replicas().counts(&ranges, &span).await?;
         if counts.iter().sum::<u64>() <= skip {
             return Ok((Span::empty(), 0));
         }
@@ -53,9 +53,9 @@ impl Database {
                 let (start, end) = (start.clone(), end.clone());
                 async move { copy.select((start, end), direction, low + width / 2).await }
             };
-            let found = self.on_one(range, select).await?;
+            let found = self.replicas().on_one(range, select).await?;
             let Some(id) = found else { break };
-            let counts = self.counts(&ranges, &span.up_to(&id, query.descending)).await?;
+            let counts = self.replicas().counts(&ranges, &span.up_to(&id, query.descending)).await?;
             let before = counts.iter().sum::<u64>();
             if before <= skip {
                 brackets.iter_mut().zip(counts).for_each(|(b, count)| b.low = count);

@@ -9,10 +9,10 @@ use futures_util::future::try_join_all;
 use settee_search::search::nouveau::{OrderType, Request, order_types, unite};
 use settee_search::search::{Answer, Row, SortValue};
 
-use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::search::{DatabaseSearch, SearchFailure};
 use crate::coordinator::replica::calls::{SearchRefusal, TypedAnswer, TypedFor};
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
+use crate::coordinator::replica::replicas::no_answer;
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::index::IndexError;
@@ -136,7 +136,7 @@ impl DatabaseSearch {
 
     /// What one copy of a range answers.
     async fn typed_range(&self, range: usize, request: Request, update: bool) -> Result<TypedAnswer, SearchFailure> {
-        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
+        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.replicas().copies_of(range) });
         for copy in self.copies(range).await? {
             let answered = match &copy {
                 RangeCopy::Own(copy) => self.typed_own(range, copy, request.clone(), update).await,
@@ -146,7 +146,7 @@ impl DatabaseSearch {
                 }
             };
             match answered {
-                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
+                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.replicas().is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
                         failed = IndexError::Shard(no_answer(before, error));
                     }

@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
-use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::documents::RowDoc;
 use crate::coordinator::read::filter_scan::share;
 use crate::coordinator::read::view_groups::GroupLane;
 use crate::coordinator::read::view_reads;
+use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::design::DesignLookupError;
 use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::{CopyView, OwnCopy, RangeCopy, is_away};
+use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::seq::Seq;
 use crate::document::collate::Collator;
@@ -175,23 +176,19 @@ pub struct ViewRow {
     pub doc: Option<Option<Box<RowDoc>>>,
 }
 
-impl Database {
+impl Queries<'_> {
     /// The view `name` of the design document `id`, as they are now.
     ///
     /// # Errors
     /// [`ViewError::Design`], [`ViewError::NoView`].
-    pub async fn view(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
-        let program = self.program(id).await?;
+    pub async fn view(self, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
+        let program = self.design_docs().program(id).await?;
         let found = Definition::find(program.body(), name, self.map().partitioned);
         let view = self.view_of(&program, Arc::new(found.ok_or(ViewError::NoView)?));
         if self.swaps_when_ready() && self.floor.is_none() { self.serving(view, name).await } else { Ok(view) }
     }
 
-    pub(in crate::coordinator) fn view_of(
-        self: &Arc<Self>,
-        program: &Program,
-        definition: Arc<Definition>,
-    ) -> DatabaseView {
+    pub(in crate::coordinator) fn view_of(self, program: &Program, definition: Arc<Definition>) -> DatabaseView {
         let indexes = &self.context.indexes;
         let mapper: Arc<dyn Mapper> = match (&definition.sees, definition.language.as_str()) {
             (Sees::Leaves(selector), _) => Arc::new(SelectorMapper::new(indexes, &definition, selector)),
@@ -199,7 +196,7 @@ impl Database {
             (Sees::Winner, _) => Arc::new(ScriptMapper::new(self.scripts(), program)),
         };
         let collator = indexes.collator(definition.collation);
-        DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }
+        DatabaseView { database: Arc::clone(self.database), program: program.clone(), definition, mapper, collator }
     }
 }
 
@@ -236,7 +233,7 @@ impl DatabaseView {
     pub(in crate::coordinator) async fn own_indexes(&self) -> Result<Vec<ViewIndex>, ShardError> {
         let mut out = Vec::new();
         for range in self.database.ranges() {
-            let copy = match self.database.own_copy(range).await {
+            let copy = match self.database.replicas().own_copy(range).await {
                 Err(error) if error.is_damage_here() || matches!(error, ShardError::NotExecuted(_)) => None,
                 copy => copy?,
             };
@@ -256,16 +253,16 @@ impl DatabaseView {
         update: Update,
         stable: bool,
     ) -> Result<Seat, IndexError> {
-        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
+        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.replicas().copies_of(range) });
         let layout = self.database.layout();
         let copies = match stable {
             // All nodes have them in one order.
-            true => self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?),
-            false => self.database.readers(&layout, range).await?,
+            true => self.database.admitted(&layout, range, self.database.replicas().primaries(&layout, range).await?),
+            false => self.database.replicas().readers(&layout, range).await?,
         };
         for copy in copies {
             match self.seat_on(range, copy, update).await {
-                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
+                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.replicas().is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
                         failed = IndexError::Shard(no_answer(before, error));
                     }
@@ -297,7 +294,7 @@ impl DatabaseView {
                 copy: RangeCopy::Own(copy),
             })
         };
-        let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
+        let copies = self.database.replicas().copies_at_hand(&self.database.layout(), ranges)?;
         ranges.iter().zip(copies).map(seat).collect()
     }
 
@@ -687,7 +684,7 @@ impl ViewRows {
             IndexError::Shard(error) if is_away(&error) => error,
             error => return Err(error.into()),
         };
-        if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
+        if error != ShardError::Moved && self.view.database.replicas().copies_of(self.ranges[at]) == 1 {
             return Err(error.into());
         }
         self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::documents::RowDoc;
 use crate::coordinator::read::view::{ViewError, ViewRow, ViewRows};
 use crate::coordinator::topology::error::ReadError;
@@ -98,7 +99,7 @@ impl ViewRows {
             async move { (seat, places, self.seats[seat].copy.fetch_first(&wanted, share).await) }
         });
         for (seat, places, found) in join_all(reads).await {
-            let is_alone = database.is_alone(self.ranges[seat]);
+            let is_alone = database.replicas().is_alone(self.ranges[seat]);
             match found {
                 Ok(found) => {
                     end = places.get(found.len()).copied().unwrap_or(end).min(end);
@@ -138,11 +139,12 @@ impl ViewRows {
             }
             let (wanted, mut fetched) = (|| vec![wants[place].clone()], None);
             if !lacking.contains(&place) {
-                fetched = database.fetch_many(wanted(), Some(1)).await?.pop().flatten();
+                fetched = database.documents().fetch_many(wanted(), Some(1)).await?.pop().flatten();
             }
-            let may_be_elsewhere = || lacking.contains(&place) || !database.is_alone(map.index_of(&wants[place].0));
+            let may_be_elsewhere =
+                || lacking.contains(&place) || !database.replicas().is_alone(map.index_of(&wants[place].0));
             if is_lacking(&fetched) && may_be_elsewhere() {
-                fetched = database.fetch_many(wanted(), Some(u32::MAX)).await?.pop().flatten();
+                fetched = database.documents().fetch_many(wanted(), Some(u32::MAX)).await?.pop().flatten();
             }
             held += fetched.as_ref().map_or(0, Fetched::bytes);
             out[place] = fetched;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::read::view::{Update, ViewError};
+use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::calls::KeepViews;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::document::id::DocId;
 use crate::document::json::Value;
@@ -35,13 +35,13 @@ pub struct ViewsInfo {
     pub external: u64,
 }
 
-impl Database {
+impl Queries<'_> {
     /// See [`ViewsInfo`].
     ///
     /// # Errors
     /// [`ViewError::Design`] when there is no such design document.
-    pub async fn views_info(self: &Arc<Self>, id: &DocId) -> Result<ViewsInfo, ViewError> {
-        let program = self.program(id).await?;
+    pub async fn views_info(self, id: &DocId) -> Result<ViewsInfo, ViewError> {
+        let program = self.design_docs().program(id).await?;
         let language = program.body().get("language").and_then(Value::as_str).unwrap_or(crate::index::JAVASCRIPT);
         let signature = crate::index::design_signature(program.body());
         let mut info = ViewsInfo { signature, language: language.to_owned(), ..ViewsInfo::default() };
@@ -71,9 +71,9 @@ impl Database {
     ///
     /// # Errors
     /// When the node cannot read or write.
-    pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ViewError> {
+    pub async fn clean_up_views(self) -> Result<(), ViewError> {
         let mut keep = BTreeSet::new();
-        for program in self.programs().await?.iter() {
+        for program in self.design_docs().programs().await?.iter() {
             for (name, definition) in SearchDefinition::all(program.body(), self.map().partitioned) {
                 keep.insert(definition.signature);
                 if let Some(search) = self.search_of(program, Arc::new(definition)) {
@@ -91,7 +91,7 @@ impl Database {
             }
         }
         for range in self.ranges() {
-            for copy in self.primaries(&self.layout(), range).await? {
+            for copy in self.replicas().primaries(&self.layout(), range).await? {
                 match copy {
                     RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
                     RangeCopy::Remote(copy) => {

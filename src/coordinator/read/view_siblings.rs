@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::view::DatabaseView;
 use crate::coordinator::replica::range_copy::{CopyView, RangeCopy};
 use crate::index::{Definition, IndexError, ViewIndex};
@@ -29,12 +30,12 @@ impl DatabaseView {
     ) -> Result<(), IndexError> {
         let CopyView::Own(index) = view else { return view.update().await };
         // Most often there is nothing to do.
-        match index.is_current() || self.database.swaps_when_ready() {
+        match index.is_current() || self.database.queries().swaps_when_ready() {
             true => index.update().await?,
             false => self.beside_siblings(index.clone(), range, copy).update().await?,
         }
         let (design, until) = (self.program.key(), index.committed());
-        if index.is_trusted(&design, until) || self.database.swaps_when_ready() {
+        if index.is_trusted(&design, until) || self.database.queries().swaps_when_ready() {
             return Ok(());
         }
         let fallible = Definition::fallible(self.program.body(), self.database.map().partitioned);
@@ -46,7 +47,7 @@ impl DatabaseView {
     /// Whether [`DatabaseView::update`] would find nothing to do and nothing to refuse.
     pub(in crate::coordinator) fn needs_no_update(&self, index: &ViewIndex) -> bool {
         let is_trusted = || index.is_trusted(&self.program.key(), index.committed());
-        index.is_current() && (is_trusted() || self.database.swaps_when_ready())
+        index.is_current() && (is_trusted() || self.database.queries().swaps_when_ready())
     }
 
     /// Brings the view on a copy of this node up to date with the others of its design document, without haste.
@@ -64,7 +65,7 @@ impl DatabaseView {
     fn beside_siblings(&self, index: ViewIndex, range: usize, copy: &RangeCopy) -> ViewIndex {
         let all = Definition::all(self.program.body(), self.database.map().partitioned);
         let others = all.filter(|(_, other)| other.signature != self.definition.signature).filter_map(|(_, other)| {
-            match self.database.view_of(&self.program, Arc::new(other)).on(range, copy.clone()) {
+            match self.database.queries().view_of(&self.program, Arc::new(other)).on(range, copy.clone()) {
                 CopyView::Own(other) => Some(other),
                 CopyView::Remote { .. } => None,
             }
@@ -73,7 +74,7 @@ impl DatabaseView {
     }
 
     async fn check(&self, other: Definition, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
-        let other = self.database.view_of(&self.program, Arc::new(other));
+        let other = self.database.queries().view_of(&self.program, Arc::new(other));
         let CopyView::Own(index) = other.on(range, copy.clone()) else { return Ok(()) };
         match index.update().await {
             Ok(()) => index.check_rows().await,

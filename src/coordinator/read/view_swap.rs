@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::read::documents::revs_info;
 use crate::coordinator::read::view::{DatabaseView, ViewError};
-use crate::coordinator::replica::database::Database;
+use crate::coordinator::read::{Queries, ReadOperations};
 use crate::document::id::DocId;
 use crate::document::render::RevStatus;
 use crate::index::{Definition, ViewIndex};
@@ -18,14 +18,14 @@ use crate::limits;
 use crate::script::Program;
 use crate::shard::Want;
 
-impl Database {
-    pub(in crate::coordinator) fn swaps_when_ready(&self) -> bool {
+impl Queries<'_> {
+    pub(in crate::coordinator) fn swaps_when_ready(self) -> bool {
         self.context.config.text("settee", "index_swap", "") == "ready"
     }
 
     /// The view that answers queries of `view`, which is `name` of its design document: itself, or the one before it.
     pub(in crate::coordinator) async fn serving(
-        self: &Arc<Self>,
+        self,
         view: DatabaseView,
         name: &str,
     ) -> Result<DatabaseView, ViewError> {
@@ -45,12 +45,7 @@ impl Database {
     }
 
     /// The views of that name in earlier revisions of the design document that had other rows, the latest first.
-    async fn before(
-        self: &Arc<Self>,
-        id: &DocId,
-        name: &str,
-        definition: &Definition,
-    ) -> Result<Vec<DatabaseView>, ViewError> {
+    async fn before(self, id: &DocId, name: &str, definition: &Definition) -> Result<Vec<DatabaseView>, ViewError> {
         let mut views = Vec::new();
         for program in self.earlier_programs(id).await? {
             let old = Definition::find(program.body(), name, self.map().partitioned);
@@ -62,13 +57,13 @@ impl Database {
     }
 
     /// The design document as it was in earlier revisions that are still there, the latest first.
-    pub(super) async fn earlier_programs(self: &Arc<Self>, id: &DocId) -> Result<Vec<Program>, ViewError> {
-        let Some(fetched) = self.fetch(id, Want::Tree).await? else { return Ok(Vec::new()) };
+    pub(super) async fn earlier_programs(self, id: &DocId) -> Result<Vec<Program>, ViewError> {
+        let Some(fetched) = self.documents().fetch(id, Want::Tree).await? else { return Ok(Vec::new()) };
         let Some(winner) = fetched.tree.winner().map(|leaf| leaf.rev) else { return Ok(Vec::new()) };
         let history = revs_info(&fetched, &winner).into_iter().skip(1);
         let readable = history.filter(|(_, status)| *status == RevStatus::Available).map(|(rev, _)| rev);
         let revs = readable.take(limits::INDEX_SWAP_REVISIONS).collect();
-        let found = self.fetch(id, Want::Revisions { revs, latest: false }).await?;
+        let found = self.documents().fetch(id, Want::Revisions { revs, latest: false }).await?;
         let all = found.into_iter().flat_map(|fetched| fetched.found).filter_map(|(_, stored)| stored);
         Ok(all.map(|stored| Program::new(self.instance(), id, &stored)).collect())
     }

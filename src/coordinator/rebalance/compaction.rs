@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::config::Config;
+use crate::coordinator::rebalance::{Compaction, RebalanceOperations};
 use crate::coordinator::replica::calls::Compact;
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::error::SettingError;
@@ -47,29 +47,29 @@ impl Thresholds {
     }
 }
 
-impl Database {
+impl Compaction<'_> {
     /// Starts to remove the bodies of revisions that are no leaves, in the background.
-    pub async fn compact(self: &Arc<Self>) -> Result<(), SettingError> {
+    pub async fn compact(self) -> Result<(), SettingError> {
         if self.is_gone() {
             return Err(SettingError::DatabaseGone);
         }
-        let database = Arc::clone(self);
+        let database = Arc::clone(self.database);
         self.context.env.spawn(async move {
-            database.compact_elsewhere().await;
-            database.compact_ranges(None).await;
+            database.compaction().compact_elsewhere().await;
+            database.compaction().compact_ranges(None).await;
         });
         Ok(())
     }
 
     /// Compacts all of its ranges.
     #[cfg(test)]
-    pub(in crate::coordinator) async fn compact_all(&self) -> Result<(), ShardError> {
+    pub(in crate::coordinator) async fn compact_all(self) -> Result<(), ShardError> {
         self.try_compact_ranges(None).await.map(|_| ())
     }
 
     /// Compacts its ranges here, or those that are due, one after the other; nothing when that is under way already.
     /// Answers how many it compacted.
-    async fn compact_ranges(&self, due: Option<Thresholds>) -> usize {
+    async fn compact_ranges(self, due: Option<Thresholds>) -> usize {
         // One compaction at a time is enough: a second one would find nothing to do.
         let running = self.compactions.fetch_add(1, Ordering::Relaxed);
         let done = if running == 0 { self.try_compact_ranges(due).await } else { Ok(0) };
@@ -82,7 +82,7 @@ impl Database {
         })
     }
 
-    async fn try_compact_ranges(&self, due: Option<Thresholds>) -> Result<usize, ShardError> {
+    async fn try_compact_ranges(self, due: Option<Thresholds>) -> Result<usize, ShardError> {
         let mut done = 0;
         for index in self.ranges() {
             match self.compact_range(index, due).await {
@@ -96,8 +96,8 @@ impl Database {
     }
 
     /// Compacts this node's copy of a range if there is one and it is due; answers whether it did.
-    async fn compact_range(&self, index: usize, due: Option<Thresholds>) -> Result<bool, ShardError> {
-        let Some(OwnCopy { shard: copy, .. }) = self.own_copy(index).await? else { return Ok(false) };
+    async fn compact_range(self, index: usize, due: Option<Thresholds>) -> Result<bool, ShardError> {
+        let Some(OwnCopy { shard: copy, .. }) = self.replicas().own_copy(index).await? else { return Ok(false) };
         if let Some(thresholds) = due
             && !thresholds.is_due(&copy.info().await?.sizes)
         {
@@ -112,7 +112,7 @@ impl Database {
     /// shards have not applied yet, for those would bring back what was purged. That holds for the copy of a node that
     /// was removed, too, until the range is moved off it: the node may be added again.
     pub(in crate::coordinator) async fn purges_to_keep(
-        &self,
+        self,
         index: usize,
         copy: &ShardCopy,
     ) -> Result<u64, ShardError> {
@@ -121,7 +121,7 @@ impl Database {
         }
         let mut keep = self.purged_infos_limit();
         let last = copy.info().await?.purge_seq;
-        let others = self.nodes_of(index).into_iter().filter(|node| *node != self.context.node);
+        let others = self.replicas().nodes_of(index).into_iter().filter(|node| *node != self.context.node);
         for node in others {
             let lacks = last.saturating_sub(sync_points::purges_taken(copy, &node).await?);
             if lacks > keep {
@@ -134,15 +134,15 @@ impl Database {
     }
 
     /// The budget of a compaction on this node.
-    pub(in crate::coordinator) fn compaction_pace(&self) -> Pace {
+    pub(in crate::coordinator) fn compaction_pace(self) -> Pace {
         let budget = self.context.config.u64("settee", "compaction_mb_per_s", limits::COMPACTION_MB_PER_S);
         Pace::new(&self.context.env, budget)
     }
 
     /// Has the other nodes begin to compact their copies.
-    async fn compact_elsewhere(&self) {
+    async fn compact_elsewhere(self) {
         for index in self.ranges() {
-            for copy in self.primaries(&self.layout(), index).await.unwrap_or_default() {
+            for copy in self.replicas().primaries(&self.layout(), index).await.unwrap_or_default() {
                 if let RangeCopy::Remote(copy) = copy
                     && let Err(error) = copy.ask(Compact).await
                 {
@@ -182,7 +182,7 @@ impl Coordinator {
         }
         let mut done = 0;
         for database in self.handles() {
-            done += database.compact_ranges(Some(Thresholds::of(config))).await;
+            done += database.compaction().compact_ranges(Some(Thresholds::of(config))).await;
         }
         done
     }

@@ -13,8 +13,10 @@ use std::sync::{Arc, Weak};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
+use crate::coordinator::anti_entropy::RepairOperations;
 use crate::coordinator::consensus::agreement::MapError;
 use crate::coordinator::consensus::gossip::LearnError;
+use crate::coordinator::rebalance::{OwnReplicas, RebalanceOperations};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
@@ -90,9 +92,9 @@ impl From<LearnError> for Waits {
     }
 }
 
-impl Database {
+impl OwnReplicas<'_> {
     /// Copies on their way.
-    pub fn moves(&self) -> Vec<MoveRequest> {
+    pub fn moves(self) -> Vec<MoveRequest> {
         let Layout { map, placed, .. } = &*self.layout();
         let shown = |moved: &Move| {
             let (db, number) = (self.name.clone(), moved.range as usize);
@@ -207,7 +209,7 @@ impl Coordinator {
 
     /// Moves under way, of all databases.
     pub fn moves_under_way(&self) -> Vec<MoveRequest> {
-        self.moving().into_iter().flat_map(|database| database.moves()).collect()
+        self.moving().into_iter().flat_map(|database| database.own_replicas().moves()).collect()
     }
 
     /// The moves under way of which this node takes the next step.
@@ -259,7 +261,7 @@ impl Coordinator {
             self.change_map(database, |known| Ok(known.with_end(moved)?)).await?;
             return Ok(());
         }
-        let mut nodes = database.nodes_of(moved.range as usize);
+        let mut nodes = database.replicas().nodes_of(moved.range as usize);
         // From those in sync a new copy hears of what was purged, before it reads one that may have been restored from
         // a backup.
         nodes.sort_by_key(|node| context.rank(node).unwrap_or(u8::MAX));
@@ -298,14 +300,14 @@ impl Coordinator {
     }
 
     /// Applies what the copy of a range on a node has, which from then on refuses what is of an older map.
-    async fn pull_from(&self, database: &Database, range: usize, node: &str) -> Result<(), Waits> {
+    async fn pull_from(&self, database: &Arc<Database>, range: usize, node: &str) -> Result<(), Waits> {
         self.confirm(database, node).await?;
-        database.pull_copy(range, &node.into()).await?;
+        database.pulls().pull_copy(range, &node.into()).await?;
         Ok(())
     }
 
     /// Waits a moment until a node knows the map that this one knows: from then on it refuses what is of an older one.
-    async fn confirm(&self, database: &Database, node: &str) -> Result<(), Waits> {
+    async fn confirm(&self, database: &Arc<Database>, node: &str) -> Result<(), Waits> {
         for attempt in 0..limits::CONFIRM_ATTEMPTS {
             let call = CatalogueCall::Maps(vec![database.name.clone()]);
             let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &call).await?;

@@ -332,7 +332,7 @@ impl Coordinator {
         for wanted in self.plan_rebalance(&request).await {
             let is_first = self
                 .database(&wanted.db)
-                .is_ok_and(|db| db.nodes_of(wanted.number).first() == Some(&self.context().node));
+                .is_ok_and(|db| db.replicas().nodes_of(wanted.number).first() == Some(&self.context().node));
             if is_first && wanted.from.is_none() {
                 self.begin_planned(&wanted).await;
             }

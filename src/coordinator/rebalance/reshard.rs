@@ -9,7 +9,9 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
 
+use crate::coordinator::anti_entropy::RepairOperations;
 use crate::coordinator::consensus::agreement::MapError;
+use crate::coordinator::rebalance::RebalanceOperations;
 use crate::coordinator::rebalance::split::Note;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -161,7 +163,7 @@ impl Coordinator {
             if request.range.is_some_and(|wanted| wanted != range) {
                 continue;
             }
-            for node in database.nodes_of(index) {
+            for node in database.replicas().nodes_of(index) {
                 if request.node.as_ref().is_some_and(|wanted| **wanted != *node) {
                     continue;
                 }
@@ -311,7 +313,7 @@ impl Coordinator {
     async fn abandon(&self, job: &Job) -> Result<(), ShardError> {
         let Ok(database) = self.database_of(job) else { return Ok(()) };
         match live_range(&database, job) {
-            Some(range) => database.abandon(range).await,
+            Some(range) => database.own_replicas().abandon(range).await,
             None => Ok(()),
         }
     }
@@ -411,7 +413,7 @@ impl Coordinator {
             let filled = {
                 // Invariant: nobody closes it.
                 let _permit = self.context().jobs.filling.acquire().await.expect("a permit");
-                database.prepare(range, note).await
+                database.own_replicas().prepare(range, note).await
             };
             match filled {
                 Ok(_) => break,
@@ -420,7 +422,7 @@ impl Coordinator {
                     return self.abandon(job).await.map_err(|error| error.to_string());
                 }
                 // It is made anew first; that waits for the end of the child shards.
-                Err(error) if database.is_unsound(range) => {
+                Err(error) if database.replica_rebuild().is_unsound(range) => {
                     tracing::info!(id = job.id, %error, "a split waits until a copy is made anew");
                     if database.children(range).await.is_ok_and(|children| children.is_some()) {
                         self.abandon(job).await.map_err(|error| error.to_string())?;
@@ -470,7 +472,7 @@ fn no_answer(nodes: &[Arc<str>]) -> DatabaseError {
 }
 
 /// The number of a job's range while it is not split.
-fn live_range(database: &Database, job: &Job) -> Option<usize> {
+fn live_range(database: &Arc<Database>, job: &Job) -> Option<usize> {
     let range = Range::parse(&job.range)?;
     let map = database.map();
     map.live().iter().copied().find(|index| map.range(*index) == range)
@@ -491,7 +493,7 @@ async fn run_jobs(weak: Weak<Coordinator>, worker: Arc<Worker>) {
 
 impl Job {
     /// The job that splits a range of a database on a node; `None` where the range cannot be split.
-    fn of(database: &Database, range: Range, node: &str, now_s: u64) -> Option<Job> {
+    fn of(database: &Arc<Database>, range: Range, node: &str, now_s: u64) -> Option<Job> {
         let suffix = format!("{}.{}", database.name, database.known.created_s);
         let name = |range: Range| format!("shards/{range}/{suffix}");
         let hash = blake3::hash(format!("{} {range} {node}", database.instance()).as_bytes());

@@ -1,12 +1,12 @@
 //! Split of this node's replica of a range in two.
 //!
-//! [`Database::prepare`] fills two child shards beside the replica while it is read and written: all documents, what
-//! changed meanwhile, the views, the local documents. [`Database::divide`] ends the replica and puts the child shards
-//! in its place, in one commit with the record of the database. Child shards that were begun are in the record, so that
-//! a restart of the node only delays the split. The old replica can be read as long as a reader holds it; then its
-//! shard is removed.
+//! [`OwnReplicas::prepare`] fills two child shards beside the replica while it is read and written: all documents,
+//! what changed meanwhile, the views, the local documents. [`OwnReplicas::divide`] ends the replica and puts the child
+//! shards in its place, in one commit with the record of the database. Child shards that were begun are in the record,
+//! so that a restart of the node only delays the split. The old replica can be read as long as a reader holds it; then
+//! its shard is removed.
 //!
-//! Every node does this for its own replicas once the map of the database says so (`maps`); for a node that prepared
+//! Every node does this for its own replicas once the map of the database says so (`follow`); for a node that prepared
 //! before, only the last step is left.
 
 use std::sync::Arc;
@@ -14,30 +14,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
 
-use crate::coordinator::replica::database::Database;
+use crate::coordinator::read::ReadOperations;
+use crate::coordinator::rebalance::{OwnReplicas, RebalanceOperations};
 use crate::coordinator::replica::halves::Halves;
 use crate::coordinator::replica::range_copy::{ORIGIN, OwnCopy, RangeCopy};
 use crate::coordinator::topology::events::EventKind;
-use crate::coordinator::topology::record::{self, Children, MapRecord, Record};
+use crate::coordinator::topology::record::{self, Children, MapRecord};
 use crate::document::id::DocId;
 use crate::index::Definition;
 use crate::limits;
 use crate::shard::{self, ShardCopy, ShardError, ShardId, Sorter};
-use crate::storage::{ShardEngine, StorageError, View, WriteView};
+use crate::storage::{ShardEngine, StorageError, WriteView};
 
 /// Is told what a preparation does now, by CouchDB's names of the steps.
 pub(in crate::coordinator) type Note<'n> = &'n (dyn Fn(&'static str) + Send + Sync);
 
-impl Database {
+impl OwnReplicas<'_> {
     /// Fills the child shards of this node's copy of a range; the second call for a range waits for the first.
-    pub(in crate::coordinator) async fn prepare(
-        self: &Arc<Self>,
-        range: usize,
-        note: Note<'_>,
-    ) -> Result<Halves, ShardError> {
+    pub(in crate::coordinator) async fn prepare(self, range: usize, note: Note<'_>) -> Result<Halves, ShardError> {
         let cell = Arc::clone(self.halves().entry(range).or_default());
         let prepare = || async {
-            let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+            let own = self.replicas().own_copy(range).await?.ok_or(ShardError::Moved)?;
             let halves = self.halves_of((range, &cell), &own).await?;
             self.unless_abandoned(range, &cell, || own.shard.mirror_locals(Some(Arc::clone(&halves.sorter))))?;
             note("initial_copy");
@@ -57,7 +54,7 @@ impl Database {
 
     /// Opens the child shards of a copy; new ones are in the record on return.
     async fn halves_of(
-        self: &Arc<Self>,
+        self,
         (range, cell): (usize, &Arc<OnceCell<Halves>>),
         own: &OwnCopy,
     ) -> Result<Halves, ShardError> {
@@ -65,13 +62,13 @@ impl Database {
         let in_place = Arc::new(AtomicBool::new(false));
         let mut copies = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let (id, tell, in_place) = (ShardId(number), self.tell_updates(), Arc::clone(&in_place));
+            let (id, tell, in_place) = (ShardId(number), self.replicas().tell_updates(), Arc::clone(&in_place));
             let tell = Box::new(move || {
                 if in_place.load(Ordering::Relaxed) {
                     tell();
                 }
             });
-            let shard = ShardCopy::open_with(&self.context.storage, id, self.owner_of(id, tell)).await?;
+            let shard = ShardCopy::open_with(&self.context.storage, id, self.replicas().owner_of(id, tell)).await?;
             shard.meta_put(ORIGIN, Some(own.origin.to_be_bytes().to_vec())).await?;
             copies.push(OwnCopy { shard, epochs: Arc::clone(&own.epochs), origin: own.origin });
         }
@@ -88,13 +85,13 @@ impl Database {
     }
 
     /// The shards of a range's child shards, as the record has them or new ones.
-    async fn children_of(self: &Arc<Self>, range: usize, cell: &Arc<OnceCell<Halves>>) -> Result<[u64; 2], ShardError> {
+    async fn children_of(self, range: usize, cell: &Arc<OnceCell<Halves>>) -> Result<[u64; 2], ShardError> {
         let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
         let fresh = shard::allocate_in(&self.context.storage, engine, 2).await?;
         let fresh = Children { range: range as u32, shards: [fresh[0].0, fresh[1].0] };
-        let (database, cell) = (Arc::clone(self), Arc::clone(cell));
+        let (database, cell) = (Arc::clone(self.database), Arc::clone(cell));
         self.write_record(move |record, _| {
-            database.unless_abandoned(range, &cell, || {})?;
+            database.own_replicas().unless_abandoned(range, &cell, || {})?;
             if record.splits.contains(&fresh.range) {
                 return Err(ShardError::Moved);
             }
@@ -107,18 +104,9 @@ impl Database {
         .await
     }
 
-    /// The child shards of a range that were begun and are not in its place yet.
-    pub(in crate::coordinator) async fn children(&self, range: usize) -> Result<Option<Children>, ShardError> {
-        let key = record::key(&self.name);
-        let stored = self.context.storage.read(move |view: &dyn View| view.get(&key)).await?;
-        let record = stored.map(|bytes| Record::decode(&bytes)).transpose()?;
-        let children = |record: Record| record.children.into_iter().find(|children| children.range as usize == range);
-        Ok(record.and_then(children))
-    }
-
     /// Does a step of a preparation, unless that was given up meanwhile.
     fn unless_abandoned(
-        &self,
+        self,
         range: usize,
         cell: &Arc<OnceCell<Halves>>,
         step: impl FnOnce(),
@@ -135,14 +123,14 @@ impl Database {
 
     /// Builds the views on the child shards, so that queries do not wait for that later. One that fails is built when
     /// somebody asks for it.
-    async fn build_views(self: &Arc<Self>, range: usize, halves: &Halves) {
-        let programs = match self.programs().await {
+    async fn build_views(self, range: usize, halves: &Halves) {
+        let programs = match self.design_docs().programs().await {
             Ok(programs) => programs,
             Err(error) => return tracing::info!(database = self.name, ?error, "views are split later"),
         };
         for program in programs.iter() {
             for (name, definition) in Definition::all(program.body(), self.known.partitioned) {
-                let view = self.view_of(program, Arc::new(definition));
+                let view = self.queries().view_of(program, Arc::new(definition));
                 for copy in &halves.copies {
                     if let Err(error) = view.update_gently(range, &RangeCopy::Own(copy.clone())).await {
                         tracing::info!(database = self.name, view = name, %error, "a view is split later");
@@ -152,14 +140,11 @@ impl Database {
         }
     }
 
-    /// Ends this node's copy of a range and puts its child shards in its place. The record then says what `maps` says.
-    pub(in crate::coordinator) async fn divide(
-        self: &Arc<Self>,
-        range: usize,
-        places: &MapRecord,
-    ) -> Result<(), ShardError> {
+    /// Ends this node's copy of a range and puts its child shards in its place. The record then says what `places`
+    /// says.
+    pub(in crate::coordinator) async fn divide(self, range: usize, places: &MapRecord) -> Result<(), ShardError> {
         let halves = self.prepare(range, &|_| {}).await?;
-        let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+        let own = self.replicas().own_copy(range).await?.ok_or(ShardError::Moved)?;
         loop {
             halves.fill(&own).await?;
             let record = self.record_of_split(range, &halves, places.clone());
@@ -171,19 +156,19 @@ impl Database {
             }
         }
         self.halves().remove(&range);
-        let database = Arc::clone(self);
-        self.context.env.spawn(async move { database.let_go(range, limits::SPLIT_GRACE).await });
+        let database = Arc::clone(self.database);
+        self.context.env.spawn(async move { database.own_replicas().let_go(range, limits::SPLIT_GRACE).await });
         Ok(())
     }
 
     /// What the commit of a split writes beside the documents.
     fn record_of_split(
-        self: &Arc<Self>,
+        self,
         range: usize,
         halves: &Halves,
         places: MapRecord,
     ) -> impl FnOnce(&mut WriteView<'_>) -> Result<Result<(), ShardError>, StorageError> + Send + 'static {
-        let (database, halves) = (Arc::clone(self), halves.clone());
+        let (database, halves) = (Arc::clone(self.database), halves.clone());
         move |view: &mut WriteView<'_>| {
             let mut record = match database.stored_record(view)? {
                 Ok(record) => record,
@@ -210,14 +195,14 @@ impl Database {
 
     /// Gives up the child shards of a range, unless it is divided by then. Should the map say later that it is, others
     /// are filled.
-    pub(in crate::coordinator) async fn abandon(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
+    pub(in crate::coordinator) async fn abandon(self, range: usize) -> Result<(), ShardError> {
         // A map that is being followed has its child shards.
         let _alone = self.following.lock().await;
         if self.map().is_live(range) { self.discard_children(range).await } else { Ok(()) }
     }
 
-    /// As [`Database::abandon`], of a range that is not divided, by the one that follows a map.
-    pub(in crate::coordinator) async fn discard_children(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
+    /// As [`OwnReplicas::abandon`], of a range that is not divided, by the one that follows a map.
+    pub(in crate::coordinator) async fn discard_children(self, range: usize) -> Result<(), ShardError> {
         // One that is not open mirrors nothing, and may be damaged.
         let own = self.layout().cell(range).get().cloned();
         let halves = {
@@ -240,7 +225,7 @@ impl Database {
     }
 
     /// Drops the shard of a range that was split, once `grace` is over and nobody reads it any more.
-    pub(in crate::coordinator) async fn let_go(self: &Arc<Self>, range: usize, grace: std::time::Duration) {
+    pub(in crate::coordinator) async fn let_go(self, range: usize, grace: std::time::Duration) {
         let env = self.context.env.clone();
         let mut waited = std::time::Duration::ZERO;
         while waited < grace || waited < limits::SPLIT_GRACE_MAX && !self.is_unread(range) {
@@ -265,42 +250,7 @@ impl Database {
         }
     }
 
-    fn is_unread(&self, range: usize) -> bool {
+    fn is_unread(self, range: usize) -> bool {
         self.layout().cell(range).get().is_none_or(|copy| copy.shard.is_idle())
-    }
-
-    /// Changes the record of the database durably; handles follow in the order of the commits.
-    pub(in crate::coordinator) async fn write_record<T: Send + 'static>(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Record, &mut WriteView<'_>) -> Result<T, ShardError> + Send + 'static,
-    ) -> Result<T, ShardError> {
-        let database = Arc::clone(self);
-        let job = move |view: &mut WriteView<'_>| {
-            let mut record = match database.stored_record(view)? {
-                Ok(record) => record,
-                Err(error) => return Ok(Err(error)),
-            };
-            let done = match change(&mut record, view) {
-                Ok(done) => done,
-                Err(error) => return Ok(Err(error)),
-            };
-            view.put(record::key(&database.name), record.encode());
-            view.after_commit(move || {
-                database.known.place(record);
-                database.lay_out(Vec::new());
-            });
-            Ok(Ok(done))
-        };
-        self.context.storage.committer().submit(job).await?
-    }
-
-    /// The record as it is stored; `Dropped` when it is another database's, or another handle's, by now.
-    fn stored_record(&self, view: &WriteView<'_>) -> Result<Result<Record, ShardError>, StorageError> {
-        if self.is_gone() {
-            return Ok(Err(ShardError::Dropped));
-        }
-        let Some(bytes) = view.get(&record::key(&self.name))? else { return Ok(Err(ShardError::Dropped)) };
-        let record = Record::decode(&bytes)?;
-        Ok(if record.instance == self.instance() { Ok(record) } else { Err(ShardError::Dropped) })
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use crate::config::Config;
 use crate::coordinator::replica::answered::Answered;
 use crate::coordinator::replica::awaited::Awaited;
+use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::NodeEpochs;
 use crate::coordinator::replica::in_sync::Begun;
 use crate::coordinator::replica::jobs::Jobs;
@@ -24,13 +25,14 @@ use crate::coordinator::replica::uploads::Uploads;
 use crate::coordinator::topology::budget::Budgets;
 use crate::coordinator::topology::events::Events;
 use crate::coordinator::topology::peers::{Call, CallError, Peers, Service, Urgency};
+use crate::coordinator::topology::record::MapRecord;
 use crate::coordinator::topology::rows::{self, Rows};
 use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
 use crate::shard::ShardError;
 use crate::storage::{Storage, View};
-use crate::world::{Env, Instant};
+use crate::world::{BoxFuture, Env, Instant};
 
 /// See the module head.
 pub(in crate::coordinator) struct Context {
@@ -84,7 +86,12 @@ pub(in crate::coordinator) struct Context {
     pub jobs: Jobs,
     /// Who votes about maps.
     pub voting: Voting,
+    /// Set by the rooms above, because a split is theirs.
+    pub follow_map: FollowMap,
 }
+
+/// Changes this node's replicas of a database to what a decided map says.
+pub(in crate::coordinator) type FollowMap = fn(Arc<Database>, MapRecord) -> BoxFuture<'static, Result<(), ShardError>>;
 
 impl Context {
     pub fn new(
@@ -92,8 +99,8 @@ impl Context {
         config: Config,
         storage: Storage,
         peers: Arc<dyn Peers>,
-        node: &str,
-        epochs: NodeEpochs,
+        (node, epochs): (&str, NodeEpochs),
+        follow_map: FollowMap,
     ) -> Self {
         let hash = blake3::hash(node.as_bytes());
         // Invariant: a hash has 32 bytes.
@@ -126,6 +133,7 @@ impl Context {
             rebalancing: Rebalancing::default(),
             jobs: Jobs::default(),
             voting: Voting::default(),
+            follow_map,
             env,
             config,
             storage,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 
 use crate::coordinator::replica::context::Context;
@@ -17,17 +18,17 @@ use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::read_from::ReadFrom;
 use crate::coordinator::replica::remote::Target;
-use crate::coordinator::topology::error::{ReadError, SettingError};
+use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::quorum::majority;
-use crate::coordinator::topology::record::{Known, Part};
+use crate::coordinator::topology::record::{Known, MapRecord};
 use crate::coordinator::topology::seq::{Seq, SeqEntry};
 use crate::coordinator::topology::shard_map::{Range, ShardMap};
 use crate::coordinator::topology::span::{DocSource, Span};
 use crate::document::draft::DraftError;
 use crate::document::id::{DocId, partition_of};
-use crate::document::json::Object;
 use crate::document::security::{self, Security};
-use crate::shard::{ShardInfo, Summary};
+use crate::script::Scripts;
+use crate::shard::{ShardError, ShardInfo, Summary};
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
 pub struct Database {
@@ -188,14 +189,27 @@ impl Database {
         self.layout().opened().all(|copy| copy.shard.is_idle())
     }
 
+    /// Runs functions.
+    pub fn scripts(&self) -> &Scripts {
+        &self.context.scripts
+    }
+
+    /// The sequence of this moment.
+    pub async fn update_seq(&self) -> Result<Seq, ReadError> {
+        let map = self.map();
+        let replica_position =
+            |range: &usize| self.replicas().on_one(*range, |copy| async move { copy.replica_position().await });
+        Ok(seq_at(&map, try_join_all(map.live().iter().map(replica_position)).await?))
+    }
+
     /// See [`DatabaseInfo`]. Sums over one copy of each range.
     pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
-        self.by_layout(|layout| async move { self.try_info(&layout.map).await }).await
+        self.replicas().by_layout(|layout| async move { self.try_info(&layout.map).await }).await
     }
 
     async fn try_info(&self, map: &ShardMap) -> Result<DatabaseInfo, ReadError> {
         let (infos, replica_positions): (Vec<ShardInfo>, Vec<ReplicaPosition>) =
-            self.infos(map.live()).await?.into_iter().unzip();
+            self.replicas().infos(map.live()).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
         let majority = majority(map.n);
         let purges =
@@ -220,7 +234,7 @@ impl Database {
     pub async fn partition_info(&self, partition: &str) -> Result<PartitionInfo, ReadError> {
         let span = &Span::of(&DocSource::Partition(partition.to_owned()));
         let summary = |copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
-        let summary = self.on_one(self.map().index_of_partition(partition), summary).await?;
+        let summary = self.replicas().on_one(self.map().index_of_partition(partition), summary).await?;
         let Summary { live: doc_count, deleted: doc_del_count, active, external, .. } = summary;
         Ok(PartitionInfo { doc_count, doc_del_count, active, external })
     }
@@ -266,23 +280,9 @@ impl Database {
         named
     }
 
-    /// Sets the security object after checking its shape, see [`security::read`].
-    pub async fn set_security(&self, object: &Object) -> Result<(), SettingError> {
-        let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
-        security::read(object).map_err(illegal)?;
-        let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
-        self.change_settings(Part::Security, move |settings| settings.security = Some(text)).await
-    }
-
     /// How many generations of a history are kept.
     pub fn revs_limit(&self) -> u64 {
         self.known.settings().revs_limit
-    }
-
-    /// Sets [`Database::revs_limit`]; 0 is refused.
-    pub async fn set_revs_limit(&self, limit: u64) -> Result<(), SettingError> {
-        check_limit(limit)?;
-        self.change_settings(Part::RevsLimit, move |settings| settings.revs_limit = limit).await
     }
 
     /// How many purge records are kept.
@@ -290,16 +290,25 @@ impl Database {
         self.known.settings().purged_infos_limit
     }
 
-    /// Sets [`Database::purged_infos_limit`]; 0 is refused.
-    pub async fn set_purged_infos_limit(&self, limit: u64) -> Result<(), SettingError> {
-        check_limit(limit)?;
-        self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
-    }
-
     /// `instance_start_time`: 0, or with `[settee] follow = couchdb-3.5` the time of its creation in seconds since the
     /// Unix epoch.
     pub fn start_time(&self) -> String {
         if self.context.config.follows_couchdb() { self.known.created_s.to_string() } else { "0".to_owned() }
+    }
+
+    /// The map as it is known here. In a cluster it names the nodes, also where this one was alone when the database
+    /// was made.
+    pub(in crate::coordinator) fn map_record(&self) -> MapRecord {
+        let mut places = self.known.shared(&self.context.node).places();
+        if self.context.others().is_empty() && self.known.is_unnamed() {
+            places.by_range = None;
+        }
+        places
+    }
+
+    /// Goes over to a decided map, unless this node knows a later one.
+    pub(in crate::coordinator) async fn follow(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+        (self.context.follow_map)(Arc::clone(self), places).await
     }
 
     /// How often its map was changed, and when it was made, in seconds since the Unix epoch.
@@ -342,8 +351,4 @@ pub(in crate::coordinator) fn seq_at(
 pub(in crate::coordinator) fn entry(range: Range, replica_position: ReplicaPosition) -> SeqEntry {
     let ReplicaPosition { shard, position, .. } = replica_position;
     SeqEntry { end: range.end, shard, epoch: replica_position.epoch_of(position), position }
-}
-
-fn check_limit(limit: u64) -> Result<(), SettingError> {
-    if limit == 0 { Err(SettingError::IllegalLimit) } else { Ok(()) }
 }

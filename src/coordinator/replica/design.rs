@@ -1,33 +1,24 @@
-//! The design documents of a database as the sources of functions.
+//! What a database keeps of its design documents between reads, see `read::design_docs`.
 
-use std::ops::Bound;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use futures_util::future::try_join_all;
-
-use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::ReadError;
-use crate::document::id::DocId;
-use crate::limits;
-use crate::observe::metrics::Counter;
-use crate::script::{Program, Scripts};
-use crate::shard::{ListPage, ListRow, ShardError, Want};
-use crate::world::buggify::{Mutation, buggify, mutated};
+use crate::script::Program;
 
 /// The design documents of a database and the moment that they are of.
 #[derive(Default)]
-pub(in crate::coordinator) struct Designs(Mutex<Option<Cached>>);
+pub(in crate::coordinator) struct Designs(pub(in crate::coordinator) Mutex<Option<Cached>>);
 
-/// What each range said of its design documents, see [`RangeCopy::design_version`], and which copy said it.
-type Versions = Vec<(Option<Arc<str>>, u64)>;
+/// What each range said of its design documents, see `RangeCopy::design_version`, and which copy said it.
+pub(in crate::coordinator) type Versions = Vec<(Option<Arc<str>>, u64)>;
 
+/// The design documents of one moment.
 #[derive(Clone)]
-struct Cached {
-    versions: Versions,
-    programs: Arc<[Program]>,
+pub(in crate::coordinator) struct Cached {
+    pub(in crate::coordinator) versions: Versions,
+    pub(in crate::coordinator) programs: Arc<[Program]>,
     /// Those with a validation function.
-    validators: Arc<[Program]>,
+    pub(in crate::coordinator) validators: Arc<[Program]>,
 }
 
 /// Why a design document's functions are not to be had.
@@ -40,86 +31,4 @@ pub enum DesignLookupError {
     },
     /// See [`ReadError`].
     Read(ReadError),
-}
-
-impl Database {
-    /// Runs functions.
-    pub fn scripts(&self) -> &Scripts {
-        &self.context.scripts
-    }
-
-    /// The functions of the design document `id`, as it is now.
-    pub async fn program(&self, id: &DocId) -> Result<Program, DesignLookupError> {
-        let programs = self.programs().await.map_err(DesignLookupError::Read)?;
-        if let Ok(at) = programs.binary_search_by(|program| program.id().cmp(id)) {
-            return Ok(programs[at].clone());
-        }
-        match self.fetch_one(id, Want::Winner).await.map_err(DesignLookupError::Read)? {
-            None => Err(DesignLookupError::NotFound { deleted: false }),
-            Some(stored) if stored.deleted => Err(DesignLookupError::NotFound { deleted: true }),
-            Some(stored) => Ok(Program::new(self.instance(), id, &stored)),
-        }
-    }
-
-    /// All design documents in the order of their ids: as of every write of one that was acknowledged before the call.
-    ///
-    /// # Errors
-    /// When the node cannot read.
-    pub async fn programs(&self) -> Result<Arc<[Program]>, ReadError> {
-        Ok(self.designs().await?.programs)
-    }
-
-    /// Those of [`Database::programs`] with a validation function.
-    pub(in crate::coordinator) async fn validators(&self) -> Result<Arc<[Program]>, ShardError> {
-        Ok(self.designs().await?.validators)
-    }
-
-    async fn designs(&self) -> Result<Cached, ShardError> {
-        // Read before the documents: what changes while they are read is found again by the next call.
-        let layout = self.layout();
-        let told: Vec<(u64, RangeCopy)> = match self.copies_at_hand(&layout, layout.map.live()) {
-            Some(copies) => {
-                copies.into_iter().map(|copy| (copy.shard.design_version(), RangeCopy::Own(copy))).collect()
-            }
-            None => {
-                let version = |copy: RangeCopy| async move { Ok((copy.design_version().await?, copy)) };
-                try_join_all(self.ranges().into_iter().map(|range| self.on_one(range, version))).await?
-            }
-        };
-        let (versions, copies): (Vec<u64>, Vec<RangeCopy>) = told.into_iter().unzip();
-        let versions: Versions = copies.iter().map(|copy| copy.node().cloned()).zip(versions).collect();
-        if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
-            && (cached.versions == versions || mutated(Mutation::StaleValidators))
-            && !buggify("design: validators read anew")
-        {
-            self.context.env.metrics().count(Counter::ValidatorsCached);
-            return Ok(cached.clone());
-        }
-        self.context.env.metrics().count(Counter::ValidatorsRead);
-        let found = try_join_all(copies.iter().map(|copy| self.designs_of(copy))).await?;
-        let mut programs: Vec<Program> = found.into_iter().flatten().collect();
-        programs.sort_by(|a, b| a.id().cmp(b.id()));
-        let validators = programs.iter().filter(|program| program.validator().is_some()).cloned().collect();
-        let cached = Cached { versions, programs: programs.into(), validators };
-        *self.designs.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached.clone());
-        Ok(cached)
-    }
-
-    async fn designs_of(&self, copy: &RangeCopy) -> Result<Vec<Program>, ShardError> {
-        let mut programs = Vec::new();
-        let mut start = Bound::Included(DocId::new("_design/"));
-        loop {
-            // '0' follows '/' in the order of bytes.
-            let end = Bound::Excluded(DocId::new("_design0"));
-            let page = ListPage { start, end, descending: false, limit: limits::PAGE_DOCS, bodies: true };
-            let rows = copy.list(page).await?;
-            let program =
-                |row: &ListRow| row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored));
-            programs.extend(rows.iter().filter_map(program));
-            match rows.last() {
-                Some(last) => start = Bound::Excluded(last.id.clone()),
-                None => return Ok(programs),
-            }
-        }
-    }
 }

@@ -3,18 +3,18 @@
 
 use futures_util::future::{join_all, try_join_all};
 
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::replicas::Replicas;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::Span;
 use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, ShardInfo};
 
-impl Database {
+impl Replicas<'_> {
     /// The counters of one copy of each of some ranges, and where it stands.
     pub(in crate::coordinator) async fn infos(
-        &self,
+        self,
         ranges: &[usize],
     ) -> Result<Vec<(ShardInfo, ReplicaPosition)>, ShardError> {
         let own = |copies: Vec<(usize, OwnCopy)>| async move {
@@ -31,7 +31,7 @@ impl Database {
     }
 
     /// How many live documents of a span each of some ranges has.
-    pub(in crate::coordinator) async fn counts(&self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
+    pub(in crate::coordinator) async fn counts(self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
         let own = |copies: Vec<(usize, OwnCopy)>| async move {
             let shards = copies.into_iter().map(|(_, copy)| copy.shard).collect();
             ShardCopy::summaries(shards, &span.low, &span.high).await
@@ -43,7 +43,7 @@ impl Database {
 
     /// A page of each of some ranges. Not for pages with bodies: those are no short reads.
     pub(in crate::coordinator) async fn lists(
-        &self,
+        self,
         ranges: &[usize],
         pages: &[ListPage],
     ) -> Result<Vec<Vec<ListRow>>, ShardError> {
@@ -61,7 +61,7 @@ impl Database {
     /// What one copy of each range tells, in their order: `own` asks copies of this node together, `any` asks one copy,
     /// wherever it is. Both are told which of the ranges it is, from 0 on.
     async fn on_each<T, R, F>(
-        &self,
+        self,
         ranges: &[usize],
         own: impl FnOnce(Vec<(usize, OwnCopy)>) -> R,
         any: impl Fn(usize, RangeCopy) -> F,
@@ -97,7 +97,7 @@ impl Database {
     }
 
     /// This node's copy of a range, where that is the first to read from.
-    async fn first_here(&self, layout: &Layout, range: usize) -> Option<OwnCopy> {
+    async fn first_here(self, layout: &Layout, range: usize) -> Option<OwnCopy> {
         match self.readers(layout, range).await.ok()?.into_iter().next()? {
             RangeCopy::Own(copy) => Some(copy),
             RangeCopy::Remote(_) => None,

@@ -3,7 +3,7 @@
 //! Before such a read begins, the node looks for a replica of each range of the token that has the writes: one of those
 //! that the token names, or one that has read one of them up to there (`sync_points`). It waits for such a replica for
 //! a bounded time; a read that cannot include the writes fails and never shows less. The handle of the read then reads
-//! those ranges from these replicas alone ([`Database::readers`]): documents, lists, views, queries and feeds. Reads
+//! those ranges from these replicas alone ([`Replicas::readers`]): documents, lists, views, queries and feeds. Reads
 //! without a token cost nothing of this.
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::replicas::Replicas;
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::{self, Held, Mark, Token, Written};
 use crate::coordinator::topology::error::TokenError;
@@ -70,7 +71,12 @@ impl Coordinator {
         if let Some(database) = &database
             && let Some(writes) = token.writes(name, database.instance())
         {
-            return database.holders_of(writes).await.map(|floor| Some(Arc::new(floor))).ok_or(TokenError::Behind);
+            return database
+                .replicas()
+                .holders_of(writes)
+                .await
+                .map(|floor| Some(Arc::new(floor)))
+                .ok_or(TokenError::Behind);
         }
         // What was written to a database that was deleted is gone with it, and nothing older is shown.
         match self.were_deleted(name, token).await {
@@ -120,10 +126,12 @@ impl Database {
         }
         copies
     }
+}
 
+impl Replicas<'_> {
     /// The nodes whose copies hold writes, for each range that they are in; `None`: of one there is none that can be
     /// asked.
-    async fn holders_of(&self, writes: &[Written]) -> Option<Floor> {
+    async fn holders_of(self, writes: &[Written]) -> Option<Floor> {
         let layout = self.layout();
         let of_range = |index: &usize| {
             let (index, range, layout) = (*index, layout.map.range(*index), &layout);
@@ -145,7 +153,7 @@ impl Database {
 
     /// The nodes whose copies of a range hold all that is wanted: this one alone, if it would be read first.
     async fn nodes_that_hold(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
         wanted: Vec<Held>,
@@ -176,7 +184,7 @@ impl Database {
 
     /// Whether this node's copy of a range holds all that is wanted.
     pub(in crate::coordinator) async fn holds(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
         copy: &OwnCopy,

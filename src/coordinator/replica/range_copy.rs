@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use crate::coordinator::replica::blob_stream::RemoteBlob;
 use crate::coordinator::replica::calls::{
-    Changes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, PlainCall, PurgeInfos, Resume,
-    RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, UpdateView, ViewQuestion,
+    Changes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, LocalMerge, PlainCall, PurgeInfos,
+    Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, UpdateView, ViewQuestion,
 };
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
 pub(in crate::coordinator) use crate::coordinator::replica::own_copy::{ORIGIN, OwnCopy};
@@ -28,7 +28,7 @@ use crate::limits;
 use crate::script::Program;
 use crate::shard::{
     ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
-    ShardInfo, Summary, Want,
+    ShardInfo, Stamp, Summary, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
 
@@ -209,6 +209,28 @@ impl RangeCopy {
             RangeCopy::Remote(copy) => {
                 Ok(CopyWriter::Remote { upload: copy.ask(Stage(mode)).await?, copy: copy.clone() })
             }
+        }
+    }
+
+    /// Sets or removes a local document; answers its stamp. `mark`: other replicas are to have it.
+    pub async fn local_set(
+        &self,
+        id: &DocId,
+        document: Option<LocalDocument>,
+        by: u64,
+        mark: bool,
+    ) -> Result<Stamp, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.local_set(id, document, by, mark).await,
+            RangeCopy::Remote(copy) => copy.local_set(id, document, by).await,
+        }
+    }
+
+    /// Applies local documents with their stamps; answers the stamps that count now.
+    pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.local_merge(registers).await,
+            RangeCopy::Remote(copy) => copy.ask(LocalMerge(registers)).await,
         }
     }
 }

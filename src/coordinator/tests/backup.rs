@@ -11,21 +11,21 @@ use proptest::prelude::*;
 use super::check::filled;
 use super::*;
 use crate::coordinator::backup::{self, BackupError, Extent, LeftOut, Snapshot, dump, load, restore};
-use crate::coordinator::{UploadOptions, WriteOptions};
+use crate::coordinator::{ReadOperations, UploadOptions, WriteOperations, WriteOptions};
 use crate::shard::Pace;
 use crate::world::with_disk::with_disk;
 use crate::world::{Disk, Entry, Env, File, OpenMode};
 
 /// Adds to the snapshots in a folder.
-async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
+async fn snapshot(env: &Env, database: &Arc<Database>, folder: &Path) -> Result<Snapshot, BackupError> {
     backup::snapshot(env, database, folder, Extent::Added).await
 }
 
 /// All that a client could see of a database: leaves with histories, bodies and attachments, local documents, purges.
-async fn content(database: &Database) -> BTreeMap<String, String> {
+async fn content(database: &Arc<Database>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for index in database.ranges() {
-        let copy = database.own_shard(index).await.unwrap();
+        let copy = database.replicas().own_shard(index).await.unwrap();
         for row in copy.changes(0, crate::storage::Direction::Forward, 10_000).await.unwrap().rows {
             let found = copy.fetch(vec![(row.id.clone(), Want::Leaves)]).await.unwrap().pop().flatten().unwrap();
             let mut text = String::new();
@@ -59,15 +59,15 @@ async fn content(database: &Database) -> BTreeMap<String, String> {
 }
 
 /// Writes a document with an attachment of `size` bytes.
-async fn attach(database: &Database, name: &str, size: usize) {
+async fn attach(database: &Arc<Database>, name: &str, size: usize) {
     let bytes: Vec<u8> = (0..size).map(|n| (n * 31 + n / 97) as u8).collect();
     let options = UploadOptions { name: "a".into(), content_type: "image/png".into(), gzip: false, md5: None };
-    let mut upload = database.upload(&id(name), options).await.unwrap();
+    let mut upload = database.attachments().upload(&id(name), options).await.unwrap();
     upload.write(Bytes::from(bytes)).await.unwrap();
     let text = r#"{"_attachments":{"a":{"follows":true,"content_type":"image/png","length":0}}}"#.to_owned();
     let text = text.replace("\"length\":0", &format!("\"length\":{size}"));
     let request = WriteRequest { id: id(name), draft: draft(&text), follows: vec![upload.finish().await.unwrap()] };
-    database.write_one(request, WriteOptions::default()).await.unwrap();
+    database.writer().write_one(request, WriteOptions::default()).await.unwrap();
 }
 
 async fn rich() -> (World, Arc<Coordinator>, Arc<Database>) {
@@ -77,13 +77,13 @@ async fn rich() -> (World, Arc<Coordinator>, Arc<Database>) {
     for name in ["1-aa", "2-bb"] {
         let text = format!(r#"{{"_rev":"{name}","branch":"{name}"}}"#);
         let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
-        database.write_one(request("forked", &text), options).await.unwrap();
+        database.writer().write_one(request("forked", &text), options).await.unwrap();
     }
-    database.set_revs_limit(77).await.unwrap();
+    database.settings().set_revs_limit(77).await.unwrap();
     (world, coordinator, database)
 }
 
-async fn dumped(database: &Database) -> Vec<u8> {
+async fn dumped(database: &Arc<Database>) -> Vec<u8> {
     let mut out = Vec::new();
     let counts = dump(database, &mut out, &mut |_| {}).await.unwrap();
     assert_eq!(counts.skipped, 0);
@@ -222,7 +222,7 @@ async fn a_snapshot_taken_under_writes_is_one_state_that_the_database_was_in() {
                 put(&database, &format!("new {n:03}"), "{}").await;
                 if n % 3 == 0 {
                     let gone = rev_of(&database, &format!("old {n:03}")).await;
-                    database.purge(vec![(id(&format!("old {n:03}")), vec![gone])]).await.unwrap();
+                    database.maintenance().purge(vec![(id(&format!("old {n:03}")), vec![gone])]).await.unwrap();
                 }
             }
         }
@@ -264,7 +264,7 @@ async fn restored(
 }
 
 /// Another state of a document, whatever its revision was.
-async fn change(database: &Database, name: &str, text: &str) {
+async fn change(database: &Arc<Database>, name: &str, text: &str) {
     let rev = rev_of(database, name).await;
     put(database, name, &format!(r#"{{"_rev":"{rev}","text":"{text}"}}"#)).await;
 }
@@ -280,7 +280,7 @@ async fn a_hundredth_that_changed_at_random_is_a_small_part_of_a_snapshot_until_
     let text = "x".repeat(300);
     let body = format!(r#"{{"text":"{text}"}}"#);
     let requests = (0..MANY).map(|n| request(&format!("doc-{n:04}"), &body)).collect();
-    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let folder = tempfile::tempdir().unwrap();
     let whole = snapshot(&world.env, &database, folder.path()).await.unwrap();
     let mut taken = Vec::new();
@@ -321,9 +321,9 @@ async fn a_snapshot_is_a_whole_one_where_what_was_read_before_does_not_count_any
     // A purge that no record tells of.
     for name in ["second", "doc 07"] {
         let rev = rev_of(&database, name).await;
-        database.purge(vec![(id(name), vec![rev])]).await.unwrap();
+        database.maintenance().purge(vec![(id(name), vec![rev])]).await.unwrap();
     }
-    for copy in database.own_shards().await.unwrap() {
+    for copy in database.replicas().own_shards().await.unwrap() {
         copy.compact(0, Pace::new(&world.env, 1000)).await.unwrap();
     }
     let third = take().await.unwrap();
@@ -468,28 +468,28 @@ async fn apply(world: &World, database: &Arc<Database>, step: &Step) {
         Step::Leaf(doc, (generation, hash), deleted) => {
             let text = format!(r#"{{"_rev":"{generation}-{hash}","_deleted":{deleted},"n":{hash}}}"#);
             let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
-            database.write_one(request(&format!("d{doc}"), &text), options).await.unwrap();
+            database.writer().write_one(request(&format!("d{doc}"), &text), options).await.unwrap();
         }
         Step::Attach(doc, size) => {
             let name = format!("attached{doc}");
-            if database.fetch(&id(&name), Want::Winner).await.unwrap().is_none() {
+            if database.documents().fetch(&id(&name), Want::Winner).await.unwrap().is_none() {
                 attach(database, &name, usize::from(*size)).await;
             }
         }
         Step::Purge(doc, of) => {
             for name in [format!("d{doc}"), format!("attached{doc}")] {
-                let fetched = database.fetch(&id(&name), Want::Leaves).await.unwrap();
+                let fetched = database.documents().fetch(&id(&name), Want::Leaves).await.unwrap();
                 if let Some((rev, _)) = fetched.and_then(|fetched| fetched.found.into_iter().nth(*of)) {
-                    database.purge(vec![(id(&name), vec![rev])]).await.unwrap();
+                    database.maintenance().purge(vec![(id(&name), vec![rev])]).await.unwrap();
                 }
             }
         }
         Step::Local(name) => {
             let request = request(&format!("_local/{name}"), "{}");
-            drop(database.write_one(request, WriteOptions::default()).await);
+            drop(database.writer().write_one(request, WriteOptions::default()).await);
         }
         Step::Compact => {
-            for copy in database.own_shards().await.unwrap() {
+            for copy in database.replicas().own_shards().await.unwrap() {
                 copy.compact(1, Pace::new(&world.env, 1000)).await.unwrap();
             }
         }
@@ -571,7 +571,7 @@ async fn what_is_purged_while_a_snapshot_is_taken_is_no_damage() {
             for n in (0..40).rev() {
                 let name = format!("doc {n:02}");
                 let gone = rev_of(&database, &name).await;
-                database.purge(vec![(id(&name), vec![gone])]).await.unwrap();
+                database.maintenance().purge(vec![(id(&name), vec![gone])]).await.unwrap();
             }
         }
     };
@@ -618,8 +618,8 @@ async fn a_whole_snapshot_mends_what_one_that_adds_trusts() {
     }
 }
 
-async fn rev_of(database: &Database, name: &str) -> Revision {
-    database.fetch(&id(name), Want::Winner).await.unwrap().unwrap().found[0].0.clone()
+async fn rev_of(database: &Arc<Database>, name: &str) -> Revision {
+    database.documents().fetch(&id(name), Want::Winner).await.unwrap().unwrap().found[0].0.clone()
 }
 
 #[tokio::test]
@@ -664,7 +664,7 @@ async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
     coordinator.create_database("db", CreateOptions { q: Some(1), ..CreateOptions::default() }).await.unwrap();
     let database = coordinator.database("db").unwrap();
     let requests = (0..MANY).map(|n| request(&format!("doc-{n:04}"), r#"{"some":"text"}"#)).collect();
-    let written = database.write(requests, WriteOptions::default()).await.unwrap();
+    let written = database.writer().write(requests, WriteOptions::default()).await.unwrap();
     assert!(written.iter().all(Result::is_ok));
     put(&database, "_local/last", "{}").await;
     let is_there = || async { std::fs::read(&file).unwrap().windows(11).any(|window| window == b"_local/last") };
@@ -673,7 +673,7 @@ async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
 }
 
 /// Dumps a database; answers the stream, how many documents are in it, and what was left out.
-async fn recovered(database: &Database) -> (Vec<u8>, usize, Vec<LeftOut>) {
+async fn recovered(database: &Arc<Database>) -> (Vec<u8>, usize, Vec<LeftOut>) {
     let (mut out, mut left_out) = (Vec::new(), Vec::new());
     let counts = dump(database, &mut out, &mut |what| left_out.push(what)).await.unwrap();
     (out, counts.documents as usize, left_out)

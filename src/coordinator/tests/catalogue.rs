@@ -6,6 +6,7 @@ use futures_util::FutureExt as _;
 
 use super::*;
 use crate::coordinator::topology::span::Span;
+use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
 use crate::shard::{ListPage, ListRow};
 
 #[tokio::test]
@@ -32,18 +33,18 @@ async fn a_database_made_again_sees_nothing_old() {
     let (world, coordinator, old) = database(3).await;
     put(&old, "a", "{}").await;
     let security = old.security();
-    old.set_revs_limit(5).await.unwrap();
+    old.settings().set_revs_limit(5).await.unwrap();
     coordinator.delete_database("db").await.unwrap();
     assert!(matches!(coordinator.delete_database("db").await, Err(DatabaseError::NotFound)));
     assert!(matches!(coordinator.database("db"), Err(DatabaseError::NotFound)));
     assert!(old.is_gone());
-    assert!(matches!(old.fetch(&id("a"), Want::Winner).await, Err(ReadError::DatabaseGone)));
+    assert!(matches!(old.documents().fetch(&id("a"), Want::Winner).await, Err(ReadError::DatabaseGone)));
     coordinator.create_database("db", CreateOptions { q: Some(3), ..CreateOptions::default() }).await.unwrap();
     let new = coordinator.database("db").unwrap();
     assert_eq!(body(&new, "a").await, "!");
     assert_ne!(new.instance(), old.instance());
     assert_eq!((new.revs_limit(), new.security()), (1000, security));
-    assert!(matches!(old.set_revs_limit(9).await, Err(SettingError::DatabaseGone)));
+    assert!(matches!(old.settings().set_revs_limit(9).await, Err(SettingError::DatabaseGone)));
     drop(world);
 }
 
@@ -52,7 +53,7 @@ async fn a_security_object_counts_from_its_change_on_and_is_read_once() {
     let (world, coordinator, db) = database(2).await;
     let set = async |text: &str| {
         let object = json::parse(text.as_bytes()).unwrap();
-        db.set_security(object.as_object().unwrap()).await.unwrap();
+        db.settings().set_security(object.as_object().unwrap()).await.unwrap();
     };
     for name in ["x", "y"] {
         set(&format!(r#"{{"admins":{{"names":["{name}"]}}}}"#)).await;
@@ -69,9 +70,9 @@ async fn a_security_object_counts_from_its_change_on_and_is_read_once() {
 async fn databases_and_settings_survive_a_restart() {
     let (world, coordinator, first) = database(2).await;
     put(&first, "a", r#"{"v":1}"#).await;
-    first.set_revs_limit(7).await.unwrap();
+    first.settings().set_revs_limit(7).await.unwrap();
     let security = json::parse(br#"{"admins":{"names":["x"]}}"#).unwrap();
-    first.set_security(security.as_object().unwrap()).await.unwrap();
+    first.settings().set_security(security.as_object().unwrap()).await.unwrap();
     let seq = first.update_seq().await.unwrap();
     drop((first, coordinator));
     let coordinator = world.start().await;
@@ -88,7 +89,7 @@ async fn databases_and_settings_survive_a_restart() {
     put(&third, "b", "{}").await;
     assert_ne!(epochs(&third.update_seq().await.unwrap()), epochs(&seq));
     let query = ChangesQuery { since: Since::Seq(seq), ..ChangesQuery::default() };
-    let rows = third.changes(query).await.unwrap().next().await.unwrap().unwrap();
+    let rows = third.feeds().changes(query).await.unwrap().next().await.unwrap().unwrap();
     assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), [id("b")]);
 }
 
@@ -126,7 +127,7 @@ async fn counts_are_summed_over_the_ranges() {
     put(&database, "_design/x", "{}").await;
     put(&database, "_local/x", "{}").await;
     let first = put(&database, "gone", "{}").await;
-    database.delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
+    database.writer().delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
     let info = database.info().await.unwrap();
     assert_eq!((info.doc_count, info.doc_del_count), (11, 1));
     assert!(info.update_seq.starts_with("13-") && info.purge_seq.starts_with("0-"));
@@ -140,29 +141,30 @@ async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
         put(&database, &format!("d{n}"), r#"{"v":1}"#).await;
     }
     let (ranges, span) = (database.ranges(), Span::of(&DocSource::All));
-    let (infos, counts) = (database.infos(&ranges).await.unwrap(), database.counts(&ranges, &span).await.unwrap());
+    let (infos, counts) =
+        (database.replicas().infos(&ranges).await.unwrap(), database.replicas().counts(&ranges, &span).await.unwrap());
     assert_eq!((infos.len(), counts.iter().sum::<u64>()), (4, 20));
     for ((range, together), count) in ranges.iter().zip(infos).zip(counts) {
-        let alone = database.on_one(*range, |copy| async move { copy.info().await }).await.unwrap();
+        let alone = database.replicas().on_one(*range, |copy| async move { copy.info().await }).await.unwrap();
         assert_eq!((together, count), (alone, alone.0.doc_count));
     }
     let (start, end) = (Bound::Unbounded, Bound::Unbounded);
     let page = ListPage { start, end, descending: true, limit: 3, bodies: false };
-    let lists = database.lists(&ranges, &std::array::from_fn::<_, 4, _>(|_| page.clone())).await.unwrap();
+    let lists = database.replicas().lists(&ranges, &std::array::from_fn::<_, 4, _>(|_| page.clone())).await.unwrap();
     for (range, together) in ranges.iter().zip(lists) {
-        let alone = database.own_shard(*range).await.unwrap().list(page.clone()).await.unwrap();
+        let alone = database.replicas().own_shard(*range).await.unwrap().list(page.clone()).await.unwrap();
         let ids = |rows: Vec<ListRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
         assert_eq!(ids(together), ids(alone));
     }
-    database.own_shard(ranges[2]).await.unwrap().quarantine();
-    assert!(matches!(database.infos(&ranges).await, Err(ShardError::NotExecuted(_))));
-    assert_eq!(database.infos(&ranges[..2]).await.unwrap().len(), 2);
+    database.replicas().own_shard(ranges[2]).await.unwrap().quarantine();
+    assert!(matches!(database.replicas().infos(&ranges).await, Err(ShardError::NotExecuted(_))));
+    assert_eq!(database.replicas().infos(&ranges[..2]).await.unwrap().len(), 2);
 }
 
 /// The notes in `_global_changes`, in the order of the feed.
 async fn notes(coordinator: &Coordinator) -> Vec<String> {
     let database = coordinator.database("_global_changes").unwrap();
-    let mut changes = database.changes(ChangesQuery::default()).await.unwrap();
+    let mut changes = database.feeds().changes(ChangesQuery::default()).await.unwrap();
     let mut ids = Vec::new();
     while let Some(page) = changes.next().await.unwrap() {
         ids.extend(page.into_iter().map(|row| row.id.as_str().to_owned()));
@@ -207,8 +209,8 @@ async fn hold_committer(world: &World) -> std::sync::mpsc::Sender<()> {
 }
 
 /// Writes a document and gives up as soon as its edit is queued.
-async fn queue_and_cancel(database: &Database, name: &str) {
-    let mut write = Box::pin(database.write_one(request(name, "{}"), WriteOptions::default()));
+async fn queue_and_cancel(database: &Arc<Database>, name: &str) {
+    let mut write = Box::pin(database.writer().write_one(request(name, "{}"), WriteOptions::default()));
     while database.is_idle() {
         assert!(write.as_mut().now_or_never().is_none());
         tokio::task::yield_now().await;

@@ -1,6 +1,7 @@
 //! `settee check` on whole data and on each kind of fault.
 
 use super::*;
+use crate::coordinator::{RebalanceOperations, WriteOperations};
 use crate::shard::ShardId;
 use crate::storage::{KeyRange, View};
 
@@ -16,7 +17,7 @@ pub(super) async fn filled() -> (World, Arc<Coordinator>, Arc<Database>) {
     let gone = put(&database, "gone", "{}").await;
     put(&database, "gone", &format!(r#"{{"_rev":"{gone}","_deleted":true}}"#)).await;
     let purged = put(&database, "purged", "{}").await;
-    database.purge(vec![(id("purged"), vec![purged])]).await.unwrap();
+    database.maintenance().purge(vec![(id("purged"), vec![purged])]).await.unwrap();
     put(&database, "_design/d", "{}").await;
     put(&database, "_local/l", "{}").await;
     (world, coordinator, database)
@@ -27,7 +28,7 @@ async fn findings(world: &World) -> Vec<String> {
 }
 
 /// The keys of a kind in the database's first shard that holds any.
-pub(super) async fn keys_of(world: &World, database: &Database, kind: u8) -> Vec<Vec<u8>> {
+pub(super) async fn keys_of(world: &World, database: &Arc<Database>, kind: u8) -> Vec<Vec<u8>> {
     for shard in database.known.placed().shards.iter() {
         let prefix = [&shard.to_be_bytes()[..], &[kind]].concat();
         let read = move |view: &dyn View| {
@@ -65,7 +66,7 @@ async fn whole_data_has_no_findings() {
     assert_eq!(report.findings, Vec::<String>::new());
     assert_eq!(report.documents, 40 + 4 - 1);
     assert!(report.databases >= 3 && report.revisions >= 40);
-    database.compact_all().await.unwrap();
+    database.compaction().compact_all().await.unwrap();
     assert_eq!(findings(&world).await, Vec::<String>::new());
 }
 

@@ -29,6 +29,7 @@ use super::check::{keys_of, spoil};
 use super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::topology::peers::{Answer, Call, CallError, Peer, Peers, Service};
+use crate::coordinator::{FeedOperations, ReadOperations, RepairOperations, WriteOperations};
 use crate::world::BoxFuture;
 
 /// Who answers on each node, and which nodes are cut off.
@@ -290,18 +291,18 @@ pub(super) async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) 
 }
 
 pub(super) async fn write(
-    database: &Database,
+    database: &Arc<Database>,
     name: &str,
     text: &str,
     w: Option<u32>,
 ) -> Result<WriteDone, WriteError> {
-    database.write_one(request(name, text), WriteOptions { w, ..WriteOptions::default() }).await
+    database.writer().write_one(request(name, text), WriteOptions { w, ..WriteOptions::default() }).await
 }
 
 /// What this node's own copy has of a document: its leaves.
-pub(super) async fn own_leaves(database: &Database, name: &str) -> Vec<String> {
+pub(super) async fn own_leaves(database: &Arc<Database>, name: &str) -> Vec<String> {
     let range = database.map().index_of(&id(name));
-    let copy = database.own_copy(range).await.unwrap().expect("a copy here");
+    let copy = database.replicas().own_copy(range).await.unwrap().expect("a copy here");
     let found = copy.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap().pop().flatten();
     found.iter().flat_map(|found| found.tree.leaves()).map(|leaf| leaf.rev.to_string()).collect()
 }
@@ -333,7 +334,7 @@ async fn the_node_that_was_asked_to_write_has_it_when_it_answers() {
         assert_eq!(own_leaves(&db, &name).await.len(), 1, "{name}");
         let local = format!("_local/{name}");
         write(&db, &local, "{}", Some(1)).await.unwrap();
-        let copy = db.own_copy(db.map().index_of(&id(&local))).await.unwrap().expect("a copy here");
+        let copy = db.replicas().own_copy(db.map().index_of(&id(&local))).await.unwrap().expect("a copy here");
         assert!(copy.shard.local_get(&id(&local)).await.unwrap().is_some(), "{local}");
     }
 }
@@ -383,10 +384,10 @@ async fn a_copy_that_cannot_be_opened_keeps_nobody_from_writing_and_purging_wher
     }
     cluster.nodes[0].coordinator = cluster.nodes[0].world.join(&cluster.nodes[0].end).await;
     let db = cluster.db(0);
-    assert!(db.own_copy(0).await.is_err_and(|error| error.is_damage()));
+    assert!(db.replicas().own_copy(0).await.is_err_and(|error| error.is_damage()));
     assert_eq!(write(&db, "b", "{}", None).await.unwrap().written, Written::Quorum);
     assert_eq!(
-        db.purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap(),
+        db.maintenance().purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap(),
         (vec![(id("a"), vec![rev])], Written::Quorum)
     );
     assert_eq!(own_leaves(&cluster.db(1), "a").await, Vec::<String>::new());
@@ -405,9 +406,9 @@ async fn a_node_that_returns_has_what_it_missed() {
     }
     assert_eq!(write(&db, "x", "{}", Some(3)).await.unwrap().written, Written::Accepted);
     write(&db, "old", &format!(r#"{{"_rev":"{old}","v":2}}"#), None).await.unwrap();
-    db.delete(&id("gone"), Some(gone), WriteOptions::default()).await.unwrap();
+    db.writer().delete(&id("gone"), Some(gone), WriteOptions::default()).await.unwrap();
     write(&db, "_local/l", r#"{"at":7}"#, None).await.unwrap();
-    db.set_revs_limit(77).await.unwrap();
+    db.settings().set_revs_limit(77).await.unwrap();
     cluster.heal().await;
     let late = cluster.db(2);
     for n in 0..20 {
@@ -415,7 +416,10 @@ async fn a_node_that_returns_has_what_it_missed() {
     }
     assert_eq!(own_leaves(&late, "old").await, own_leaves(&db, "old").await);
     assert_eq!(own_leaves(&late, "gone").await, own_leaves(&db, "gone").await);
-    assert_eq!(late.get_local_by(&late.layout(), &id("_local/l"), Some(1)).await.unwrap().unwrap().body, r#"{"at":7}"#);
+    assert_eq!(
+        late.documents().get_local_by(&late.layout(), &id("_local/l"), Some(1)).await.unwrap().unwrap().body,
+        r#"{"at":7}"#
+    );
     assert_eq!(late.revs_limit(), 77);
 }
 
@@ -430,8 +434,8 @@ async fn two_of_three_down() {
     assert_eq!(write(&db, "c", "{}", Some(1)).await.unwrap().written, Written::Quorum);
     assert!(matches!(write(&db, "b", "{}", None).await, Err(WriteError::Conflict)));
     assert_eq!(body(&db, "a").await, "{}");
-    assert!(db.fetch_from(&id("nope"), Want::Winner, Some(3)).await.unwrap().is_none());
-    let error = db.set_revs_limit(5).await;
+    assert!(db.documents().fetch_from(&id("nope"), Want::Winner, Some(3)).await.unwrap().is_none());
+    let error = db.settings().set_revs_limit(5).await;
     assert!(matches!(error, Err(SettingError::NoMajority { answered: 1, copies: 3 })), "{error:?}");
     assert_eq!(db.revs_limit(), 1000);
     let other = CreateOptions { n: Some(3), ..CreateOptions::default() };
@@ -457,7 +461,9 @@ async fn a_database_without_a_copy_in_reach_says_so() {
     let none = |error: &ShardError| matches!(error, ShardError::NoCopy { copies: 1 });
     assert!(matches!(db.info().await, Err(ReadError::Unavailable(error)) if none(&error)));
     assert!(matches!(write(&db, "b", "{}", None).await, Err(WriteError::Unavailable(error)) if none(&error)));
-    assert!(matches!(db.fetch(&id("a"), Want::Winner).await, Err(ReadError::Unavailable(error)) if none(&error)));
+    assert!(
+        matches!(db.documents().fetch(&id("a"), Want::Winner).await, Err(ReadError::Unavailable(error)) if none(&error))
+    );
 }
 
 #[tokio::test]
@@ -466,7 +472,8 @@ async fn a_node_that_hangs_keeps_no_write_from_ranges_it_does_not_hold() {
     cluster.create(0, 8, 2).await.unwrap();
     let (db, hung) = (cluster.db(0), "n4@h");
     cluster.network.mute.lock().unwrap().insert(hung.to_owned());
-    let elsewhere = |name: &String| db.nodes_of(db.map().index_of(&id(name))).iter().all(|node| **node != *hung);
+    let elsewhere =
+        |name: &String| db.replicas().nodes_of(db.map().index_of(&id(name))).iter().all(|node| **node != *hung);
     let names: Vec<String> = (0..40).map(|n| format!("d{n}")).filter(elsewhere).collect();
     assert!(!names.is_empty());
     for name in names {
@@ -482,7 +489,7 @@ async fn a_conflict_from_the_second_primary_proves_nothing() {
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     // The primary stores the edit, and its answer is lost.
-    let primary = cluster.db(0).nodes_of(0)[0].to_string();
+    let primary = cluster.db(0).replicas().nodes_of(0)[0].to_string();
     let writer = cluster.network.names.iter().position(|name| *name != primary).unwrap();
     cluster.network.mute.lock().unwrap().insert(primary.clone());
     let stale = write(&cluster.db(writer), "a", r#"{"v":3}"#, None).await;
@@ -501,7 +508,7 @@ async fn a_write_whose_answer_was_lost_is_not_done_twice() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    let primary = cluster.db(0).nodes_of(0)[0].to_string();
+    let primary = cluster.db(0).replicas().nodes_of(0)[0].to_string();
     let writer = cluster.network.names.iter().position(|name| *name != primary).unwrap();
     cluster.network.cut_off.store(1, Ordering::Relaxed);
     let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
@@ -510,7 +517,7 @@ async fn a_write_whose_answer_was_lost_is_not_done_twice() {
     let stale = write(&cluster.db(writer), "a", r#"{"v":3}"#, None).await;
     assert!(matches!(stale, Err(WriteError::Conflict)), "a conflict that is certain: {stale:?}");
     cluster.network.cut_off.store(1, Ordering::Relaxed);
-    let purged = cluster.db(writer).purge(vec![(id("a"), vec![done.rev.clone()])]).await.unwrap();
+    let purged = cluster.db(writer).maintenance().purge(vec![(id("a"), vec![done.rev.clone()])]).await.unwrap();
     assert_eq!(purged.0[0].1, [done.rev]);
 }
 
@@ -521,7 +528,7 @@ async fn a_read_repairs_the_copy_that_lacks_something() {
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     // A revision that one copy alone has.
     plant(&copy(&cluster, 1).await, "a", &["2-f", &rev.to_string()], false).await;
-    let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
+    let found = cluster.db(0).documents().fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
     assert_eq!(found.found[0].0.to_string(), "2-f");
     for at in 0..3 {
         let db = cluster.db(at);
@@ -534,11 +541,11 @@ async fn a_read_repairs_the_copy_that_lacks_something() {
 async fn a_history_is_not_longer_than_its_limit_while_a_copy_lags() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
-    cluster.db(0).set_revs_limit(2).await.unwrap();
+    cluster.db(0).settings().set_revs_limit(2).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     let second = write(&cluster.db(0), "a", &format!(r#"{{"_rev":"{first}"}}"#), Some(3)).await.unwrap().rev;
     plant(&copy(&cluster, 1).await, "a", &["3-f", &second.to_string(), &first.to_string()], false).await;
-    let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
+    let found = cluster.db(0).documents().fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
     assert_eq!(found.tree.path_to(&rev("3-f")).unwrap().ids, [rev("3-f").hash, second.hash]);
 }
 
@@ -548,7 +555,7 @@ async fn what_was_purged_does_not_come_back_from_a_node_that_was_away() {
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     cluster.cut(&[2]);
-    let (removed, written) = cluster.db(0).purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap();
+    let (removed, written) = cluster.db(0).maintenance().purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap();
     assert_eq!((removed[0].1.clone(), written), (vec![rev], Written::Quorum));
     cluster.heal().await;
     for at in 0..3 {
@@ -557,21 +564,21 @@ async fn what_was_purged_does_not_come_back_from_a_node_that_was_away() {
 }
 
 /// Writes a document with an attachment to three copies.
-async fn attach(db: &Database, name: &str, content: &Bytes) {
+async fn attach(db: &Arc<Database>, name: &str, content: &Bytes) {
     let options = UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
-    let mut upload = db.upload(&id(name), options).await.unwrap();
+    let mut upload = db.attachments().upload(&id(name), options).await.unwrap();
     upload.write(content.clone()).await.unwrap();
     let staged = upload.finish().await.unwrap();
     let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
-    let done = db.put_attachment(&id(name), "f", None, staged, options).await.unwrap();
+    let done = db.attachments().put_attachment(&id(name), "f", None, staged, options).await.unwrap();
     assert_eq!(done.written, Written::Quorum);
 }
 
 /// The attachment of a document; `None` when it cannot be read.
-async fn attached(db: &Database, name: &str) -> Option<Bytes> {
-    let found = db.fetch(&id(name), Want::Winner).await.unwrap().unwrap();
+async fn attached(db: &Arc<Database>, name: &str) -> Option<Bytes> {
+    let found = db.documents().fetch(&id(name), Want::Winner).await.unwrap().unwrap();
     let attachment = found.found[0].1.as_ref().unwrap().attachments[0].clone();
-    db.attachment_bytes(&id(name), &attachment, true).await.ok().map(Bytes::from)
+    db.documents().attachment_bytes(&id(name), &attachment, true).await.ok().map(Bytes::from)
 }
 
 #[tokio::test]
@@ -622,17 +629,17 @@ async fn lists_and_feeds_go_on_with_another_copy() {
     let since = |text: &str| ChangesQuery { since: Since::parse(text).unwrap(), ..ChangesQuery::default() };
     for reader in 0..3 {
         let db = cluster.db(reader);
-        let mut feed = db.changes(since("0")).await.unwrap();
+        let mut feed = db.feeds().changes(since("0")).await.unwrap();
         let rows = feed.next().await.unwrap().unwrap();
         assert_eq!((rows.len(), feed.next().await.unwrap().is_none()), (30, true));
         let last = feed.last_seq();
         for away in (0..3).filter(|away| *away != reader) {
             cluster.cut(&[away]);
-            let mut feed = db.changes(since(&last)).await.unwrap();
+            let mut feed = db.feeds().changes(since(&last)).await.unwrap();
             let again = feed.next().await.unwrap().map_or(0, |rows| rows.len());
             assert!(again <= 30, "at most everything is told again");
             let query = AllDocsQuery { include_docs: true, update_seq: true, ..AllDocsQuery::default() };
-            let mut list = db.all_docs(query).await.unwrap();
+            let mut list = db.lists().all_docs(query).await.unwrap();
             let mut rows = 0;
             while let Some(page) = list.next().await.unwrap() {
                 rows += page.len();
@@ -671,7 +678,7 @@ async fn an_answer_of_several_copies_knows_the_contents_of_older_revisions() {
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     *cluster.network.deaf.lock().unwrap() = BTreeSet::from(["n3@h".to_owned()]);
     let second = write(&cluster.db(0), "a", &format!(r#"{{"_rev":"{first}"}}"#), Some(2)).await.unwrap().rev;
-    let found = cluster.db(2).fetch(&id("a"), Want::Tree).await.unwrap().unwrap();
+    let found = cluster.db(2).documents().fetch(&id("a"), Want::Tree).await.unwrap().unwrap();
     let known: Vec<(Revision, bool)> =
         found.tree.revs_info(&second).into_iter().map(|(rev, value)| (rev, value.is_some())).collect();
     assert_eq!(known, [(second, true), (first, true)]);
@@ -705,13 +712,13 @@ async fn a_feed_resumes_on_another_copy_where_the_two_were_in_sync() {
         write(&cluster.db(0), &format!("d{n}"), "{}", Some(2)).await.unwrap();
     }
     for at in 0..2 {
-        cluster.db(at).pull_from(&Arc::from(cluster.network.names[1 - at].as_str()), false).await.unwrap();
+        cluster.db(at).pulls().pull_from(&Arc::from(cluster.network.names[1 - at].as_str()), false).await.unwrap();
     }
     let read = |at: usize, since: String| {
         let db = cluster.db(at);
         async move {
             let query = ChangesQuery { since: Since::parse(&since).unwrap(), ..ChangesQuery::default() };
-            let mut feed = db.changes(query).await.unwrap();
+            let mut feed = db.feeds().changes(query).await.unwrap();
             let rows = feed.next().await.unwrap().unwrap_or_default();
             (rows.into_iter().map(|row| row.id.to_string()).collect::<Vec<_>>(), feed.last_seq())
         }

@@ -10,13 +10,14 @@ use super::*;
 use crate::coordinator::replica::message::SyncPoint;
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::seq::SeqEntry;
+use crate::coordinator::{FeedOperations, RebalanceOperations, RepairOperations, WriteOperations};
 use crate::document::draft::PreparedBody;
 use crate::document::rev_tree::RevPath;
 use crate::shard::{Edit, EditOp, ShardCopy};
 
 /// This node's copy of the only range.
 pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
-    cluster.db(at).own_copy(0).await.unwrap().unwrap().shard.clone()
+    cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap().shard.clone()
 }
 
 /// Brings one node in sync with another; answers how many bytes that took.
@@ -142,7 +143,7 @@ async fn a_document_written_again_after_a_purge_stays_and_reaches_a_node_that_mi
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     cluster.cut(&[2]);
-    cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    cluster.db(0).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     let again = write(&cluster.db(0), "a", "{}", None).await.unwrap().rev;
     assert_eq!(again, first, "the same words make the same revision");
     cluster.heal().await;
@@ -192,7 +193,7 @@ async fn copies_that_tell_at_the_same_moment_how_far_they_are_are_all_remembered
 async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     let cluster = two(10).await;
     let db = cluster.db(0);
-    let own = db.own_copy(0).await.unwrap().unwrap();
+    let own = db.replicas().own_copy(0).await.unwrap().unwrap();
     let before = own.replica_position();
     let name = cluster.network.names[0].clone();
     let known = sync_points::pulled(&copy(&cluster, 1).await, &name).await.unwrap().unwrap();
@@ -238,7 +239,7 @@ async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_restored() 
     cluster.heal().await;
     catch_up(&cluster, 1, 0, false).await;
     let query = ChangesQuery { since: Since::Seq(since), ..ChangesQuery::default() };
-    let mut feed = cluster.db(1).changes(query).await.unwrap();
+    let mut feed = cluster.db(1).feeds().changes(query).await.unwrap();
     let mut seen = Vec::new();
     while let Some(rows) = feed.next().await.unwrap() {
         seen.extend(rows.into_iter().map(|row| row.id));
@@ -274,7 +275,7 @@ pub(super) async fn behind_a_purge(behind: &[usize]) -> Cluster {
 /// Has one node read the copy of another, whether they differ or not.
 pub(super) async fn read(cluster: &Cluster, at: usize, other: usize) {
     let node: Arc<str> = cluster.network.names[other].as_str().into();
-    cluster.db(at).pull_from(&node, false).await.unwrap();
+    cluster.db(at).pulls().pull_from(&node, false).await.unwrap();
 }
 
 pub(super) async fn restart(cluster: &mut Cluster, at: usize) {
@@ -372,12 +373,12 @@ async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
     for name in ["a", "b", "c"] {
         revs.push((id(name), write(&cluster.db(0), name, "{}", Some(3)).await.unwrap().rev));
     }
-    cluster.db(0).set_purged_infos_limit(1).await.unwrap();
+    cluster.db(0).settings().set_purged_infos_limit(1).await.unwrap();
     cluster.cut(&[2]);
     for (id, rev) in revs {
-        cluster.db(0).purge(vec![(id, vec![rev])]).await.unwrap();
+        cluster.db(0).maintenance().purge(vec![(id, vec![rev])]).await.unwrap();
     }
-    cluster.db(0).compact_all().await.unwrap();
+    cluster.db(0).compaction().compact_all().await.unwrap();
     assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 3);
     cluster.heal().await;
     for name in ["a", "b", "c"] {
@@ -387,7 +388,7 @@ async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
     for (at, other) in [(1, 0), (2, 0), (0, 1), (0, 2)] {
         read(&cluster, at, other).await;
     }
-    cluster.db(0).compact_all().await.unwrap();
+    cluster.db(0).compaction().compact_all().await.unwrap();
     assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);
 }
 
@@ -401,7 +402,7 @@ async fn copies_of_many_databases_are_compared_page_by_page() {
     }
     let db = |at: usize, name: &str| cluster.nodes[at].coordinator.database(name).unwrap();
     for name in ["a", "d", "e"] {
-        let own = db(0, name).own_copy(0).await.unwrap().unwrap();
+        let own = db(0, name).replicas().own_copy(0).await.unwrap().unwrap();
         plant(&own.shard, "x", &["1-a"], false).await;
     }
     for limit in [2, 1] {

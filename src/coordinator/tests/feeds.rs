@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
 use crate::limits;
 use crate::world::BoxFuture;
 
@@ -16,7 +17,7 @@ async fn drain(feed: &mut Changes) -> Vec<ChangeRow> {
 }
 
 async fn read(database: &Arc<Database>, query: ChangesQuery) -> (Vec<ChangeRow>, Changes) {
-    let mut feed = database.changes(query).await.unwrap();
+    let mut feed = database.feeds().changes(query).await.unwrap();
     (drain(&mut feed).await, feed)
 }
 
@@ -24,9 +25,9 @@ fn ids(rows: &[ChangeRow]) -> String {
     rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-async fn fill(database: &Database, count: usize) {
+async fn fill(database: &Arc<Database>, count: usize) {
     let requests = (0..count).map(|n| request(&format!("d{n}"), "{}")).collect();
-    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
 }
 
 #[tokio::test]
@@ -87,13 +88,13 @@ async fn a_document_that_moves_far_behind_the_end_while_it_is_read_is_in_the_ans
     let (_world, _coordinator, database) = database(1).await;
     let count = 3 * limits::PAGE_ROWS;
     fill(&database, count).await;
-    let mut feed = database.changes(ChangesQuery::default()).await.unwrap();
+    let mut feed = database.feeds().changes(ChangesQuery::default()).await.unwrap();
     let mut rows = feed.next().await.unwrap().unwrap();
     let news = (0..2 * limits::PAGE_ROWS).map(|n| request(&format!("n{n}"), "{}")).collect();
-    assert!(database.write(news, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(news, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let last = id(&format!("d{}", count - 1));
-    let rev = database.fetch_one(&last, Want::Winner).await.unwrap().unwrap().rev;
-    database.delete(&last, Some(rev), WriteOptions::default()).await.unwrap();
+    let rev = database.documents().fetch_one(&last, Want::Winner).await.unwrap().unwrap().rev;
+    database.writer().delete(&last, Some(rev), WriteOptions::default()).await.unwrap();
     rows.extend(drain(&mut feed).await);
     let seen: BTreeSet<DocId> = rows.into_iter().map(|row| row.id).collect();
     assert!((0..count).all(|n| seen.contains(&id(&format!("d{n}")))));
@@ -106,14 +107,15 @@ async fn a_document_that_changes_while_a_feed_is_read_backwards_is_in_the_answer
     let (_world, _coordinator, database) = database(2).await;
     let count = 6 * limits::PAGE_ROWS;
     fill(&database, count).await;
-    let mut feed = database.changes(ChangesQuery { descending: true, ..ChangesQuery::default() }).await.unwrap();
+    let mut feed =
+        database.feeds().changes(ChangesQuery { descending: true, ..ChangesQuery::default() }).await.unwrap();
     let mut rows = feed.next().await.unwrap().unwrap();
     let news = (0..3 * limits::PAGE_ROWS).map(|n| request(&format!("n{n}"), "{}")).collect();
-    assert!(database.write(news, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(news, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     for n in 0..4 {
         let first = id(&format!("d{n}"));
-        let rev = database.fetch_one(&first, Want::Winner).await.unwrap().unwrap().rev;
-        database.delete(&first, Some(rev), WriteOptions::default()).await.unwrap();
+        let rev = database.documents().fetch_one(&first, Want::Winner).await.unwrap().unwrap().rev;
+        database.writer().delete(&first, Some(rev), WriteOptions::default()).await.unwrap();
     }
     rows.extend(drain(&mut feed).await);
     let deleted: BTreeSet<&str> = rows.iter().filter(|row| row.deleted).map(|row| row.id.as_str()).collect();
@@ -144,7 +146,7 @@ async fn rows_show_winners_or_all_leaves_and_documents() {
     let (_world, _coordinator, database) = database(2).await;
     let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
     for text in [r#"{"_rev":"2-b","v":"b"}"#, r#"{"_rev":"1-a","v":"a"}"#, r#"{"_rev":"3-c","_deleted":true}"#] {
-        database.write_one(request("x", text), options.clone()).await.unwrap();
+        database.writer().write_one(request("x", text), options.clone()).await.unwrap();
     }
     let shown = |rows: &[ChangeRow]| rows[0].revs.iter().map(Revision::to_string).collect::<Vec<_>>().join(" ");
     let (rows, _) = read(&database, ChangesQuery::default()).await;
@@ -236,7 +238,8 @@ async fn many_documents_are_found_whether_they_are_looked_up_or_searched_for() {
 async fn a_feed_waits_for_news_and_ends_with_the_database() {
     let (_world, coordinator, database) = database(4).await;
     fill(&database, 10).await;
-    let mut feed = database.changes(ChangesQuery { since: Since::Now, ..ChangesQuery::default() }).await.unwrap();
+    let mut feed =
+        database.feeds().changes(ChangesQuery { since: Since::Now, ..ChangesQuery::default() }).await.unwrap();
     assert!(drain(&mut feed).await.is_empty());
     for name in ["x", "y", "z"] {
         let (_, rev) = tokio::join!(feed.wait(), put(&database, name, "{}"));
@@ -252,7 +255,7 @@ async fn a_feed_waits_for_news_and_ends_with_the_database() {
 async fn a_purge_moves_the_sequence_but_leaves_no_row() {
     let (_world, _coordinator, database) = database(1).await;
     let first = put(&database, "a", "{}").await;
-    database.purge(vec![(id("a"), vec![first])]).await.unwrap();
+    database.maintenance().purge(vec![(id("a"), vec![first])]).await.unwrap();
     let (rows, feed) = read(&database, ChangesQuery::default()).await;
     assert!(rows.is_empty() && feed.pending().await == 0);
     let query = ChangesQuery { since: Since::parse(&feed.last_seq()).unwrap(), ..ChangesQuery::default() };

@@ -1,6 +1,7 @@
 //! Declarative queries over several ranges: by index, by scan and covered, in pages, counted.
 
 use super::*;
+use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::document::collate::Collator;
 use crate::document::json::{Value, parse};
 use crate::index::mango::bookmark::Bookmark;
@@ -15,7 +16,7 @@ async fn filled() -> (World, Arc<Coordinator>, Arc<Database>) {
     let (world, coordinator, database) = database(3).await;
     let text = |n: u64| format!(r#"{{"n":{n},"m":{},"text":"{n} \" x"}}"#, n % 3);
     let edits = (0..DOCS).map(|n| request(&format!("d{n:03}"), &text(n))).collect();
-    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let index = r#"{"language":"query","views":{"i":{"map":{"fields":{"m":"asc","n":"asc"}},"reduce":"_count"}}}"#;
     put(&database, "_design/x", index).await;
     (world, coordinator, database)
@@ -32,7 +33,7 @@ pub(super) fn query(text: &str, index: bool) -> FindQuery {
 
 /// The texts found and where the next page begins.
 async fn texts(database: &Arc<Database>, query: FindQuery, most: usize) -> (Vec<String>, Option<Bookmark>) {
-    let mut hits = database.find(query).await.unwrap();
+    let mut hits = database.queries().find(query).await.unwrap();
     let (mut texts, mut last) = (Vec::new(), None);
     while let Some(page) = hits.next(most - texts.len()).await.unwrap() {
         last = page.hits.last().map(Hit::bookmark).or(last);
@@ -126,7 +127,7 @@ async fn costs_are_counted_and_a_covering_index_reads_no_document() {
         (r#"{"selector":{"m":0,"n":{"$ne":3}},"fields":["_id"]}"#, true, (134, 0, 133)),
         (r#"{"selector":{"m":{"$in":[0,9]},"n":{"$in":[3,4]}},"limit":0,"count":true}"#, true, (1, 0, 1)),
     ] {
-        let mut hits = database.find(query(text, index)).await.unwrap();
+        let mut hits = database.queries().find(query(text, index)).await.unwrap();
         let mut cost = (0, 0, 0);
         while let Some(page) = hits.next(1000).await.unwrap() {
             cost = (cost.0 + page.keys, cost.1 + page.docs, cost.2 + page.hits.len());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::document::json::Value;
 
 fn design_query() -> AllDocsQuery {
@@ -23,7 +24,7 @@ fn between(start: Option<&str>, end: Option<&str>) -> KeyBounds {
 
 /// Total, offset, and the rows as texts.
 async fn list(database: &Arc<Database>, query: AllDocsQuery) -> (Option<u64>, Option<u64>, Vec<String>) {
-    let mut list = database.all_docs(query).await.unwrap();
+    let mut list = database.lists().all_docs(query).await.unwrap();
     let mut rows = Vec::new();
     while let Some(page) = list.next().await.unwrap() {
         assert!(!page.is_empty(), "pages have rows");
@@ -43,7 +44,7 @@ async fn a_long_list_agrees_with_a_sorted_set_in_every_form() {
     let (_world, _coordinator, database) = database(7).await;
     let names: BTreeSet<String> = (0..700).map(|n| format!("d{}", n * 7919 % 10_000)).collect();
     let requests = names.iter().map(|name| request(name, "{}")).collect();
-    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let sorted: Vec<String> = names.into_iter().collect();
     for descending in [false, true] {
         for (skip, limit) in [
@@ -77,7 +78,7 @@ async fn ranges_offsets_and_keys() {
         put(&database, name, "{}").await;
     }
     let first = put(&database, "gone", "{}").await;
-    database.delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
+    database.writer().delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
     let with = |keys: KeyBounds| AllDocsQuery { keys, ..AllDocsQuery::default() };
     let rows = |(total, offset, rows): (Option<u64>, Option<u64>, Vec<String>)| (total, offset, rows.join(" "));
     let is = |offset: u64, rows: &str| (Some(5), Some(offset), rows.to_owned());
@@ -93,7 +94,7 @@ async fn ranges_offsets_and_keys() {
 
     let keys = ["c", "none", "gone", "c"].map(text).into_iter().chain([Value::Int(5)]).collect::<Vec<_>>();
     let of_keys = AllDocsQuery { update_seq: true, ..with(KeyBounds::Keys(keys.clone())) };
-    let list_of_keys = database.all_docs(of_keys.clone()).await.unwrap();
+    let list_of_keys = database.lists().all_docs(of_keys.clone()).await.unwrap();
     assert_eq!(list_of_keys.update_seq, Some(None));
     assert_eq!(rows(list(&database, of_keys).await), (Some(5), None, "c ?\"none\" gone- c ?5".to_owned()));
     let cut =
@@ -138,7 +139,7 @@ async fn rows_are_left_out_also_where_each_range_has_ids_of_its_own() {
     let database = coordinator.database("db").unwrap();
     let names: BTreeSet<String> = (0..1000).map(|n| format!("p{}:{n:04}", n * n % 9)).collect();
     let requests = names.iter().map(|name| request(name, "{}")).collect();
-    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let sorted: Vec<String> = names.into_iter().collect();
     for (descending, skip) in [false, true].into_iter().flat_map(|d| [201, 500, 777, 998].map(|skip| (d, skip))) {
         let keys = between(Some(&sorted[if descending { 999 } else { 0 }]), None);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::Config;
+use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json;
@@ -103,13 +104,15 @@ fn rev(text: &str) -> Revision {
 }
 
 /// Writes a document and answers its revision.
-async fn put(database: &Database, name: &str, text: &str) -> Revision {
-    database.write_one(request(name, text), WriteOptions::default()).await.unwrap().rev
+async fn put(database: &Arc<Database>, name: &str, text: &str) -> Revision {
+    database.writer().write_one(request(name, text), WriteOptions::default()).await.unwrap().rev
 }
 
 /// The winner's text, `-` for a tombstone, `!` for no document.
-async fn body(database: &Database, name: &str) -> String {
-    let Some(fetched) = database.fetch(&id(name), Want::Winner).await.unwrap() else { return "!".to_owned() };
+async fn body(database: &Arc<Database>, name: &str) -> String {
+    let Some(fetched) = database.documents().fetch(&id(name), Want::Winner).await.unwrap() else {
+        return "!".to_owned();
+    };
     let stored = fetched.found[0].1.clone().unwrap();
     if stored.deleted { "-".to_owned() } else { String::from_utf8(stored.body.to_vec()).unwrap() }
 }

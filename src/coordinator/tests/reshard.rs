@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::coordinator::rebalance::reshard::JobRequest;
 use crate::coordinator::replica::jobs::{JobState, Resharding};
+use crate::coordinator::{FeedOperations, ReadOperations, RebalanceOperations};
 
 fn split_of(db: &str) -> JobRequest {
     JobRequest { db: db.to_owned(), ..JobRequest::default() }
@@ -69,7 +70,7 @@ async fn a_split_keeps_documents_views_attachments_and_local_documents() {
     assert_eq!(names, ["00000000-7fffffff", "80000000-ffffffff"]);
     let report = check(&world.storage).await.unwrap();
     assert_eq!(report.findings, Vec::<String>::new());
-    let view = db.view(&id("_design/d"), "v").await.unwrap();
+    let view = db.queries().view(&id("_design/d"), "v").await.unwrap();
     let mut rows = view.begin(super::views::query(None, false)).await.unwrap();
     assert_eq!(rows.take(1000).await.unwrap().len(), 40);
     put(&db, "d100", r#"{"n":100}"#).await;
@@ -83,7 +84,7 @@ async fn a_sequence_from_before_a_split_goes_on_after_it_and_repeats_nothing() {
         put(&db, &format!("d{n}"), "{}").await;
     }
     let since = db.update_seq().await.unwrap();
-    let mut open = db.changes(ChangesQuery::default()).await.unwrap();
+    let mut open = db.feeds().changes(ChangesQuery::default()).await.unwrap();
     let mut seen = BTreeMap::new();
     assert_eq!(drain(&mut open, &mut seen).await, 60);
     for n in 60..80 {
@@ -99,7 +100,7 @@ async fn a_sequence_from_before_a_split_goes_on_after_it_and_repeats_nothing() {
     assert_eq!(seen.len(), 100);
     assert!(seen.values().all(|revs| revs.len() == 1), "{seen:?}");
     let later = ChangesQuery { since: Since::Seq(since), ..ChangesQuery::default() };
-    let mut later = db.changes(later).await.unwrap();
+    let mut later = db.feeds().changes(later).await.unwrap();
     let mut seen = BTreeMap::new();
     assert_eq!(drain(&mut later, &mut seen).await, 40);
     assert!(Since::parse(&later.last_seq()).is_ok());
@@ -136,7 +137,7 @@ async fn writers_and_a_feed_go_on_while_ranges_are_split() {
         coordinator.reshard(&split_of("db")).await.unwrap();
         finish(&coordinator, &world).await;
     };
-    let mut feed = db.changes(ChangesQuery::default()).await.unwrap();
+    let mut feed = db.feeds().changes(ChangesQuery::default()).await.unwrap();
     let mut seen = BTreeMap::new();
     let follow = async {
         while seen.values().filter(|revs: &&Vec<String>| revs.iter().any(|rev| rev.starts_with("2-"))).count() < 450 {
@@ -167,7 +168,7 @@ async fn a_job_of_a_stopped_node_goes_on_when_it_starts_again() {
     let job = coordinator.reshard_jobs().await.remove(0);
     assert_eq!((job.state, job.reason.as_deref()), (JobState::Stopped, Some("Shard splitting disabled")));
     // Half of the work is done when the node stops.
-    db.prepare(0, &|_| {}).await.unwrap();
+    db.own_replicas().prepare(0, &|_| {}).await.unwrap();
     put(&db, "later", "{}").await;
     drop((coordinator, db));
     let coordinator = world.start().await;
@@ -216,7 +217,7 @@ async fn a_job_that_is_removed_leaves_nothing_behind() {
     put(&db, "a", "{}").await;
     coordinator.set_resharding(Resharding { stopped: Some("test".to_owned()) }).await.unwrap();
     let made = coordinator.reshard(&split_of("db")).await.unwrap();
-    db.prepare(0, &|_| {}).await.unwrap();
+    db.own_replicas().prepare(0, &|_| {}).await.unwrap();
     let id = made[0].made.clone().unwrap();
     assert!(coordinator.set_reshard_job(&id, Some("mine".to_owned())).await.unwrap());
     assert_eq!(coordinator.reshard_jobs().await[0].reason.as_deref(), Some("mine"));
@@ -238,7 +239,7 @@ async fn a_job_that_is_removed_while_its_range_is_divided_loses_nothing() {
             for _ in 0..delay * 40 {
                 tokio::task::yield_now().await;
             }
-            db.abandon(0).await
+            db.own_replicas().abandon(0).await
         };
         let next = db.map_record().with_split(0).unwrap();
         let (followed, abandoned) = tokio::join!(db.follow(next), abandon);

@@ -5,6 +5,7 @@ use settee_search::search::{Group, Request, Sort, nouveau};
 use super::cluster::{Cluster, write};
 use super::reshard::split_all;
 use super::*;
+use crate::coordinator::{ReadOperations, WriteOperations};
 
 const DOCS: usize = 60;
 const DESIGN: &str = r#"{"autoupdate":false,"indexes":{"i":{"index":
@@ -21,7 +22,7 @@ fn query(query: &str, limit: usize) -> SearchQuery {
 }
 
 async fn page(database: &Arc<Database>, query: SearchQuery) -> SearchPage {
-    database.search(&id("_design/d"), "i").await.unwrap().ask(query).await.unwrap()
+    database.queries().search(&id("_design/d"), "i").await.unwrap().ask(query).await.unwrap()
 }
 
 fn ids(page: &SearchPage) -> Vec<String> {
@@ -31,7 +32,7 @@ fn ids(page: &SearchPage) -> Vec<String> {
 async fn filled(database: &Arc<Database>) {
     put(database, "_design/d", DESIGN).await;
     let edits = (0..DOCS).map(|n| request(&format!("d{n:02}"), &text(n))).collect();
-    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
 }
 
 /// All ids that pages of a size show one after the other.
@@ -111,10 +112,10 @@ async fn every_node_answers_the_same_of_copies_that_it_does_not_hold() {
     }
     for at in 0..3 {
         assert_eq!(all_pages(&cluster.db(at), 5).await, numbered(0..12), "asked of node {at}");
-        let size = cluster.db(at).search(&id("_design/d"), "i").await.unwrap().size().await.unwrap();
+        let size = cluster.db(at).queries().search(&id("_design/d"), "i").await.unwrap().size().await.unwrap();
         assert_eq!((size.documents, size.deleted), (12, 0), "asked of node {at}");
     }
-    let refused = cluster.db(1).search(&id("_design/d"), "i").await.unwrap().ask(query("a[", 1)).await;
+    let refused = cluster.db(1).queries().search(&id("_design/d"), "i").await.unwrap().ask(query("a[", 1)).await;
     assert!(matches!(refused, Err(SearchFailure::Refused(SearchRefusal::Refused(_)))), "{refused:?}");
 }
 
@@ -136,20 +137,20 @@ async fn a_clean_up_removes_what_no_design_document_names() {
     let (_world, _coordinator, database) = database(2).await;
     filled(&database).await;
     assert_eq!(page(&database, query("apple", 1)).await.answer.total, DOCS as u64);
-    database.clean_up_views().await.unwrap();
-    let size = async || database.search(&id("_design/d"), "i").await.unwrap().size().await.unwrap().documents;
+    database.queries().clean_up_views().await.unwrap();
+    let size = async || database.queries().search(&id("_design/d"), "i").await.unwrap().size().await.unwrap().documents;
     assert_eq!(size().await, DOCS as u64, "what is named stays");
-    let found = database.fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap();
+    let found = database.documents().fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap();
     let rev = found.tree.winner().unwrap().rev;
-    database.delete(&id("_design/d"), Some(rev), WriteOptions::default()).await.unwrap();
-    database.clean_up_views().await.unwrap();
+    database.writer().delete(&id("_design/d"), Some(rev), WriteOptions::default()).await.unwrap();
+    database.queries().clean_up_views().await.unwrap();
     put(&database, "_design/d", DESIGN).await;
     assert_eq!(size().await, 0);
 }
 
 /// Ids and totals of a search of the index with types.
 async fn typed(database: &Arc<Database>, request: nouveau::Request, bookmark: Option<String>) -> TypedPage {
-    let index = database.typed_search(&id("_design/t"), "i").await.unwrap();
+    let index = database.queries().typed_search(&id("_design/t"), "i").await.unwrap();
     index.ask_typed(TypedQuery { request, bookmark, update: true }).await.unwrap()
 }
 
@@ -206,7 +207,7 @@ async fn a_document_whose_fields_do_not_fit_stops_the_build_and_is_told() {
     put(&database, "b", r#"{"t":"apple","n":2,"g":"double"}"#).await;
     put(&database, "c", r#"{"t":"apple","n":3,"g":"stored"}"#).await;
     put(&database, "d", r#"{"t":"apple","n":4}"#).await;
-    let index = || async { database.typed_search(&id("_design/u"), "i").await.unwrap() };
+    let index = || async { database.queries().typed_search(&id("_design/u"), "i").await.unwrap() };
     for _ in 0..2 {
         let asked = TypedQuery { request: by_number("apple", 5), bookmark: None, update: true };
         let refused = index().await.ask_typed(asked).await;
@@ -223,11 +224,11 @@ async fn the_index_before_answers_searches_until_the_new_one_is_built() {
     filled(&database).await;
     assert_eq!(page(&database, query("odd", 1)).await.answer.total, 30);
     coordinator.config().set(("settee", "index_swap"), "ready", false).await.unwrap();
-    let rev = database.fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
+    let rev = database.documents().fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
     let edited = DESIGN.replace('\n', " ").replace("'default', doc.t", "'default', doc.t + ' new'");
     put(&database, "_design/d", &edited.replacen('{', &format!(r#"{{"_rev":"{rev}","#), 1)).await;
     assert_eq!(page(&database, query("new", 1)).await.answer.total, 0, "of the definition before");
-    database.clean_up_views().await.unwrap();
+    database.queries().clean_up_views().await.unwrap();
     assert_eq!(page(&database, query("odd", 1)).await.answer.total, 30, "it is kept");
     while page(&database, query("new", 1)).await.answer.total == 0 {
         tokio::task::yield_now().await;

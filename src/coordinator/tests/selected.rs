@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::*;
+use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
 use crate::document::json::parse;
 use crate::document::selector::Selector;
 use crate::world::BoxFuture;
@@ -27,7 +28,7 @@ impl RowFilter for Scan {
 
 async fn filter(database: &Arc<Database>, selector: &str) -> Arc<dyn RowFilter> {
     let selector = Selector::parse(&parse(selector.as_bytes()).unwrap()).unwrap();
-    match database.selector_filter(&Arc::new(selector)).await {
+    match database.feeds().selector_filter(&Arc::new(selector)).await {
         ChangesFilter::Rows(filter) => filter,
         _ => panic!("a filter of rows"),
     }
@@ -44,7 +45,7 @@ async fn build(database: &Arc<Database>) {
 
 /// All that a client sees of a feed: its rows, its end, and what is left.
 async fn told(database: &Arc<Database>, query: ChangesQuery) -> (Vec<String>, String, u64) {
-    let mut feed = database.changes(query).await.unwrap();
+    let mut feed = database.feeds().changes(query).await.unwrap();
     let mut rows = Vec::new();
     while let Some(page) = feed.next().await.unwrap() {
         rows.extend(page.iter().map(|row| format!("{row:?}")));
@@ -86,14 +87,14 @@ async fn apply(database: &Arc<Database>, step: &Step) {
             let kind = if *chosen { "x" } else { "y" };
             let text = format!(r#"{{"_rev":"{generation}-{hash}","_deleted":{deleted},"kind":"{kind}","n":{hash}}}"#);
             let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
-            database.write_one(request(&format!("d{doc}"), &text), options).await.unwrap();
+            database.writer().write_one(request(&format!("d{doc}"), &text), options).await.unwrap();
         }
         Step::Purge { doc, of } => {
             let id = id(&format!("d{doc}"));
-            let fetched = database.fetch(&id, Want::Leaves).await.unwrap();
+            let fetched = database.documents().fetch(&id, Want::Leaves).await.unwrap();
             let leaf = fetched.and_then(|fetched| fetched.found.into_iter().nth(*of));
             if let Some((rev, _)) = leaf {
-                database.purge(vec![(id, vec![rev])]).await.unwrap();
+                database.maintenance().purge(vec![(id, vec![rev])]).await.unwrap();
             }
         }
         Step::Build => build(database).await,
@@ -173,15 +174,15 @@ async fn the_index_holds_the_changes_of_matching_documents_alone_and_goes_with_i
     assert_eq!(mapped(&database).await, 10);
     let view = filter(&database, SELECTOR).await;
     let view = view.index().unwrap();
-    let info = database.views_info(&id("_design/f")).await.unwrap();
+    let info = database.queries().views_info(&id("_design/f")).await.unwrap();
     assert_eq!((info.pending, info.updating, info.active > 0), (0, false, true));
-    database.clean_up_views().await.unwrap();
+    database.queries().clean_up_views().await.unwrap();
     assert_eq!(mapped(&database).await, 10, "what is declared stays");
     let options = WriteOptions::default();
     let gone = format!(r#"{{"_rev":"{declared}","_deleted":true}}"#);
-    database.write_one(request("_design/f", &gone), options).await.unwrap();
+    database.writer().write_one(request("_design/f", &gone), options).await.unwrap();
     assert!(filter(&database, SELECTOR).await.index().is_none());
-    database.clean_up_views().await.unwrap();
+    database.queries().clean_up_views().await.unwrap();
     for index in view.own_indexes().await.unwrap() {
         assert_eq!(index.header().await.unwrap().rows, 0);
     }
@@ -212,7 +213,7 @@ async fn a_waiting_feed_filters_what_the_index_names_and_what_it_has_not_taken_i
     build(&database).await;
     let counted = Arc::new(Counted(filter(&database, SELECTOR).await, AtomicUsize::new(0)));
     let filter = ChangesFilter::Rows(Arc::clone(&counted) as Arc<dyn RowFilter>);
-    let mut feed = database.changes(ChangesQuery { filter, ..ChangesQuery::default() }).await.unwrap();
+    let mut feed = database.feeds().changes(ChangesQuery { filter, ..ChangesQuery::default() }).await.unwrap();
     let mut seen = Vec::new();
     for next in ["b", "c", ""] {
         while let Some(page) = feed.next().await.unwrap() {

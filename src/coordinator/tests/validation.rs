@@ -1,13 +1,14 @@
 //! Validation functions and checks of design documents.
 
 use super::*;
+use crate::coordinator::{ReadOperations, WriteOperations};
 
 const VALIDATOR: &str = r#"{"validate_doc_update":"function(n,o,u){ if (n.v === 'no') throw({forbidden: [o && o.v, u.name, u.db, n._rev || null]}); }"}"#;
 
-async fn attempt(database: &Database, name: &str, text: &str) -> Result<Revision, WriteError> {
+async fn attempt(database: &Arc<Database>, name: &str, text: &str) -> Result<Revision, WriteError> {
     let caller = Arc::new(Caller { name: Some("joe".to_owned()), roles: Vec::new() });
     let options = WriteOptions { caller, ..WriteOptions::default() };
-    database.write_one(request(name, text), options).await.map(|done| done.rev)
+    database.writer().write_one(request(name, text), options).await.map(|done| done.rev)
 }
 
 fn forbidden(result: Result<Revision, WriteError>) -> String {
@@ -31,11 +32,12 @@ async fn a_validator_counts_as_soon_as_it_is_written_and_no_longer() {
         assert!(attempt(&database, "_design/w", r#"{"v":"no"}"#).await.is_ok(), "design documents are exempt");
         assert!(attempt(&database, "_local/l", r#"{"v":"no"}"#).await.is_ok(), "local documents are exempt");
         let options = WriteOptions::default();
-        database.delete(&id("_design/v"), Some(written), options.clone()).await.unwrap();
+        database.writer().delete(&id("_design/v"), Some(written), options.clone()).await.unwrap();
         let done = attempt(&database, "c", r#"{"v":"no"}"#).await.unwrap();
-        database.delete(&id("c"), Some(done), options.clone()).await.unwrap();
-        let winner = database.fetch(&id("_design/w"), Want::Winner).await.unwrap().unwrap().found[0].0.clone();
-        database.delete(&id("_design/w"), Some(winner), options).await.unwrap();
+        database.writer().delete(&id("c"), Some(done), options.clone()).await.unwrap();
+        let winner =
+            database.documents().fetch(&id("_design/w"), Want::Winner).await.unwrap().unwrap().found[0].0.clone();
+        database.writer().delete(&id("_design/w"), Some(winner), options).await.unwrap();
     }
 }
 
@@ -43,7 +45,8 @@ async fn a_validator_counts_as_soon_as_it_is_written_and_no_longer() {
 async fn revisions_made_elsewhere_are_compared_with_their_ancestor() {
     let (_world, _, database) = database(1).await;
     let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
-    let merge = async |text: &str| database.write_one(request("a", text), options.clone()).await.map(|done| done.rev);
+    let merge =
+        async |text: &str| database.writer().write_one(request("a", text), options.clone()).await.map(|done| done.rev);
     merge(r#"{"_rev":"1-a","v":"old"}"#).await.unwrap();
     put(&database, "_design/v", VALIDATOR).await;
     let child = r#"{"_revisions":{"start":3,"ids":["c","b","a"]},"v":"no"}"#;
@@ -62,7 +65,7 @@ async fn design_documents_are_checked_one_by_one() {
         request("_design/b", r#"{"views":{"v":{"map":"function("}}}"#),
         request("_design/c", r#"{"views":{"v":{"map":"function(d){}"}}}"#),
     ];
-    let results = database.write(requests, WriteOptions::default()).await.unwrap();
+    let results = database.writer().write(requests, WriteOptions::default()).await.unwrap();
     let shown: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(shown, [false, true, false, true], "{results:?}");
     put(&database, "_design/f", r#"{"validate_doc_update":"function(n){ n.a.b; }"}"#).await;

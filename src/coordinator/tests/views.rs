@@ -2,6 +2,7 @@
 
 use super::cluster::{Cluster, write};
 use super::*;
+use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::document::json::{Value, parse};
 use crate::limits;
 
@@ -16,7 +17,7 @@ async fn filled(map: &str, reduce: &str) -> (World, Arc<Coordinator>, Arc<Databa
     let (world, coordinator, database) = database(3).await;
     put(&database, "_design/d", &design(map, reduce)).await;
     let edits = (0..DOCS).map(|n| request(&format!("d{n:02}"), &format!(r#"{{"n":{n}}}"#))).collect();
-    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     (world, coordinator, database)
 }
 
@@ -40,7 +41,7 @@ pub(super) fn query(grouping: Option<Grouping>, descending: bool) -> ViewQuery {
 }
 
 async fn begin(database: &Arc<Database>, query: ViewQuery) -> ViewRows {
-    database.view(&id("_design/d"), "v").await.unwrap().begin(query).await.unwrap()
+    database.queries().view(&id("_design/d"), "v").await.unwrap().begin(query).await.unwrap()
 }
 
 async fn groups(database: &Arc<Database>, query: ViewQuery) -> Vec<String> {
@@ -72,7 +73,7 @@ async fn groups_of_all_ranges_are_put_together_warm_and_cold() {
         assert_eq!(groups(&database, backwards).await, by_first[1..2]);
         assert_eq!(groups(&database, query(Some(Grouping::Exact), false)).await.len() as u64, DOCS);
     }
-    let rev = database.fetch(&id("d01"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
+    let rev = database.documents().fetch(&id("d01"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
     put(&database, "d01", &format!(r#"{{"_rev":"{rev}","n":1001}}"#)).await;
     assert_eq!(groups(&database, query(Some(Grouping::All), false)).await, ["[null,5005]"]);
 }
@@ -88,10 +89,10 @@ async fn a_reduction_of_many_pages_is_of_one_moment() {
     }
     let docs = |n: u64| (0..count).map(move |k| format!(r#"{{"k":{k},"n":{n}}}"#));
     let edits = docs(1).enumerate().map(|(k, doc)| request(&format!("d{k}"), &doc)).collect();
-    let first = database.write(edits, WriteOptions::default()).await.unwrap();
+    let first = database.writer().write(edits, WriteOptions::default()).await.unwrap();
     let mut begun = Vec::new();
     for name in ["_design/d", "_design/s"] {
-        let view = database.view(&id(name), "v").await.unwrap();
+        let view = database.queries().view(&id(name), "v").await.unwrap();
         let mut rows = view.begin(query(Some(Grouping::Exact), false)).await.unwrap();
         let groups = rows.next_groups().await.unwrap().unwrap();
         begun.push((name, rows, groups));
@@ -99,10 +100,10 @@ async fn a_reduction_of_many_pages_is_of_one_moment() {
     let revs = first.into_iter().map(|written| written.unwrap().rev.to_string());
     let again = |(k, rev): (usize, String)| request(&format!("d{k}"), &format!(r#"{{"_rev":"{rev}","k":{k},"n":2}}"#));
     let edits = revs.enumerate().map(again).collect();
-    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(database.writer().write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     for (name, mut rows, mut groups) in begun {
         // Brings the index up to date.
-        let view = database.view(&id(name), "v").await.unwrap();
+        let view = database.queries().view(&id(name), "v").await.unwrap();
         view.begin(query(Some(Grouping::Exact), false)).await.unwrap();
         while let Some(more) = rows.next_groups().await.unwrap() {
             groups.extend(more);
@@ -150,8 +151,8 @@ async fn seats_are_at_hand_as_long_as_the_view_is_complete() {
     let design = r#"{"autoupdate":false,"views":{"v":{"map":"function(doc){emit(doc.n)}"}}}"#;
     put(&database, "_design/d", design).await;
     let edits = (0..DOCS).map(|n| request(&format!("d{n:02}"), &format!(r#"{{"n":{n}}}"#))).collect();
-    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
-    let view = async || database.view(&id("_design/d"), "v").await.unwrap();
+    assert!(database.writer().write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    let view = async || database.queries().view(&id("_design/d"), "v").await.unwrap();
     let (asked, ranges) = (query(None, false), database.ranges());
     assert!(view().await.seats_at_hand(&ranges, &asked).is_none(), "nothing is built");
     assert_eq!(begin(&database, asked.clone()).await.total_rows, DOCS);
@@ -188,7 +189,7 @@ async fn the_index_before_answers_until_the_new_one_is_built() {
     let (_world, coordinator, database) = filled("emit(doc.n, null)", "_count").await;
     assert_eq!(keys(&database).await.len() as u64, DOCS);
     coordinator.config().set(("settee", "index_swap"), "ready", false).await.unwrap();
-    let rev = database.fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
+    let rev = database.documents().fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
     let edited = design("emit('x' + doc.n, null)", "_count").replacen('{', &format!(r#"{{"_rev":"{rev}","#), 1);
     put(&database, "_design/d", &edited).await;
     assert_eq!(keys(&database).await[0], Value::Int(0), "of the definition before");
@@ -200,7 +201,7 @@ async fn the_index_before_answers_until_the_new_one_is_built() {
 
 /// Rows of the view `name` of `_design/d`, or what is wrong.
 async fn total(database: &Arc<Database>, name: &str) -> Result<u64, String> {
-    let begun = database.view(&id("_design/d"), name).await.unwrap().begin(query(None, false)).await;
+    let begun = database.queries().view(&id("_design/d"), name).await.unwrap().begin(query(None, false)).await;
     match begun {
         Ok(rows) => Ok(rows.total_rows),
         Err(ViewError::InvalidValue(error)) => Err(error.reason),
@@ -235,7 +236,7 @@ async fn a_value_that_stats_refuses_fails_the_other_views_until_it_is_gone() {
     // An array is no bad value by itself, but one beside a number is: in whichever ranges the two are.
     let together = database.map().index_of(&id("good")) == database.map().index_of(&id("bad"));
     assert_eq!(total(&database, "plain").await.is_err(), together);
-    let rev = database.fetch(&id("bad"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
+    let rev = database.documents().fetch(&id("bad"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
     put(&database, "bad", &format!(r#"{{"_rev":"{rev}","_deleted":true}}"#)).await;
     assert_eq!((total(&database, "plain").await, total(&database, "stats").await), (Ok(1), Ok(1)));
 }
@@ -288,7 +289,7 @@ async fn stable_reads_come_from_one_copy_whichever_node_is_asked() {
     }
     assert_eq!(nearest.iter().sum::<u64>(), 1, "each node reads its own copy: {nearest:?}");
     // Without that copy it is the next one, for all who are left.
-    let first = cluster.db(0).nodes_of(0)[0].to_string();
+    let first = cluster.db(0).replicas().nodes_of(0)[0].to_string();
     let first = cluster.network.names.iter().position(|name| *name == first).unwrap();
     cluster.cut(&[first]);
     let left: Vec<usize> = (0..3).filter(|at| *at != first).collect();

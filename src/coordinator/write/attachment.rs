@@ -7,11 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
 
-use crate::coordinator::read::copies::no_answer;
-use crate::coordinator::replica::database::Database;
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::replica::range_copy::CopyWriter;
+use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::{ReadError, WriteError};
 use crate::coordinator::write::edits::{WriteDone, WriteOptions, prepare_stored};
+use crate::coordinator::write::{Attachments, WriteOperations};
 use crate::document::draft::{DraftAttachment, DraftData, PreparedBody};
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
@@ -91,14 +92,14 @@ pub(in crate::coordinator) struct StagedAll {
     pub source: Option<Arc<str>>,
 }
 
-impl Database {
+impl Attachments<'_> {
     /// Bytes that one attachment may have.
-    pub(in crate::coordinator) fn attachment_limit(&self) -> u64 {
+    pub(in crate::coordinator) fn attachment_limit(self) -> u64 {
         self.context.config.u64("couchdb", "max_attachment_size", limits::ATTACHMENT_BYTES)
     }
 
     /// How plain bytes of this type are stored: `[attachments] compressible_types compression_level`, as they are now.
-    fn stage_mode(&self, content_type: &str) -> StageMode {
+    fn stage_mode(self, content_type: &str) -> StageMode {
         let config = &self.context.config;
         let default = limits::ATTACHMENT_COMPRESSION_LEVEL;
         let level = match config.u64("attachments", "compression_level", default.into()) {
@@ -113,7 +114,7 @@ impl Database {
     }
 
     /// Begins an upload for the document `id`.
-    pub async fn upload(&self, id: &DocId, options: UploadOptions) -> Result<Upload, WriteError> {
+    pub async fn upload(self, id: &DocId, options: UploadOptions) -> Result<Upload, WriteError> {
         let mode = match options.gzip {
             true => StageMode::AlreadyGzip,
             false => self.stage_mode(&options.content_type),
@@ -126,16 +127,16 @@ impl Database {
     /// An upload to a copy of the range of `id`, and the node that it is on: this one where it holds a copy, else the
     /// one that will decide.
     pub(in crate::coordinator) async fn stage(
-        &self,
+        self,
         id: &DocId,
         mode: StageMode,
     ) -> Result<(CopyWriter, Arc<str>), ShardError> {
         let range = self.map().index_of(id);
-        if let Ok(Some(own)) = self.own_copy(range).await {
+        if let Ok(Some(own)) = self.replicas().own_copy(range).await {
             return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
-        let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
-        for copy in self.primaries(&self.layout(), range).await? {
+        let mut failed = ShardError::NoCopy { copies: self.replicas().copies_of(range) };
+        for copy in self.replicas().primaries(&self.layout(), range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match copy.stage(mode).await {
                 Ok(writer) => return Ok((writer, Arc::clone(node))),
@@ -147,7 +148,7 @@ impl Database {
 
     /// Stages what a draft brings inline and puts it together with its stubs and uploads, in the draft's order.
     pub(in crate::coordinator) async fn stage_all(
-        &self,
+        self,
         id: &DocId,
         drafts: Vec<DraftAttachment>,
         follows: Vec<Staged>,
@@ -191,7 +192,7 @@ impl Database {
     /// Stages the stored bytes of an attachment of `source` for `target`, whose range may be another. They stay as long
     /// as what is answered.
     pub(in crate::coordinator) async fn copy_bytes(
-        &self,
+        self,
         source: &DocId,
         target: &DocId,
         attachment: &Attachment,
@@ -200,7 +201,7 @@ impl Database {
             Encoding::Identity => StageMode::Plain,
             Encoding::Gzip => StageMode::AlreadyGzip,
         };
-        let mut reader = self.read_attachment(source, attachment, None).await?;
+        let mut reader = self.documents().read_attachment(source, attachment, None).await?;
         let (mut writer, node) = self.stage(target, mode).await?;
         while let Some(piece) = reader.next().await? {
             writer.write(piece).await?;
@@ -214,14 +215,14 @@ impl Database {
 
     /// Whether a standalone attachment write with this revision could succeed now: fails with
     /// [`WriteError::Conflict`] or [`WriteError::MissingRev`] before any byte is sent.
-    pub async fn check_attachment_write(&self, id: &DocId, rev: Option<&Revision>) -> Result<(), WriteError> {
+    pub async fn check_attachment_write(self, id: &DocId, rev: Option<&Revision>) -> Result<(), WriteError> {
         self.base_of(id, rev).await.map(|_| ())
     }
 
     /// The revision that a standalone attachment write goes on from; `None`: a new document.
-    async fn base_of(&self, id: &DocId, rev: Option<&Revision>) -> Result<Option<StoredRevision>, WriteError> {
+    async fn base_of(self, id: &DocId, rev: Option<&Revision>) -> Result<Option<StoredRevision>, WriteError> {
         let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
-        let Some(mut fetched) = self.fetch(id, want).await? else {
+        let Some(mut fetched) = self.documents().fetch(id, want).await? else {
             return if rev.is_some() { Err(WriteError::MissingRev) } else { Ok(None) };
         };
         match (rev, fetched.take_one()) {
@@ -236,7 +237,7 @@ impl Database {
 
     /// Adds or replaces one attachment; it becomes the first of the document's.
     pub async fn put_attachment(
-        &self,
+        self,
         id: &DocId,
         name: &str,
         rev: Option<Revision>,
@@ -259,14 +260,14 @@ impl Database {
 
     /// Removes one attachment; [`WriteError::MissingAttachment`] is decided before the conflict.
     pub async fn delete_attachment(
-        &self,
+        self,
         id: &DocId,
         name: &str,
         rev: Option<Revision>,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
         let want = rev.clone().map_or(Want::Winner, Want::Revision);
-        let stored = match (&rev, self.fetch_one(id, want).await?) {
+        let stored = match (&rev, self.documents().fetch_one(id, want).await?) {
             (Some(_), None) => return Err(WriteError::MissingRev),
             (None, None) => return Err(WriteError::NotFound { deleted: false }),
             (None, Some(stored)) if stored.deleted => return Err(WriteError::NotFound { deleted: true }),
@@ -281,7 +282,7 @@ impl Database {
     }
 
     async fn write_attachments(
-        &self,
+        self,
         id: &DocId,
         (parent, body): (Option<Revision>, PreparedBody),
         attachments: Vec<EditAttachment>,
@@ -290,7 +291,7 @@ impl Database {
     ) -> Result<WriteDone, WriteError> {
         let (op, body) = (EditOp::Interactive { parent }, Arc::new(body));
         let edit = Edit { id: id.clone(), op, deleted: false, body, attachments, revs_limit: self.revs_limit() };
-        self.apply_edit(edit, source, options).await
+        self.writer().apply_edit(edit, source, options).await
     }
 }
 

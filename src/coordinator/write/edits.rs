@@ -10,13 +10,14 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::documents::local_rev;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::token;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::write::attachment::{Staged, StagedAll, known_bytes};
+use crate::coordinator::write::{WriteOperations, Writer};
 use crate::document::draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
 use crate::document::id::DocId;
 use crate::document::json::Object;
@@ -112,9 +113,9 @@ pub(in crate::coordinator) enum Change {
 /// What became of one document.
 pub(in crate::coordinator) type Outcome = Result<WriteDone, WriteError>;
 
-impl Database {
+impl Writer<'_> {
     /// The token of writes that were done; `None`: there is none to give.
-    pub fn token<'d>(&self, done: impl IntoIterator<Item = &'d WriteDone>) -> Option<String> {
+    pub fn token<'d>(self, done: impl IntoIterator<Item = &'d WriteDone>) -> Option<String> {
         let held = done.into_iter().filter_map(|done| done.held.as_ref());
         // Those of one step have it in common.
         let writes: BTreeSet<&token::Written> = held.map(Arc::as_ref).collect();
@@ -127,7 +128,7 @@ impl Database {
     /// revisions with `new_edits=false`. The inner ones are per document. The same id several times: the first is
     /// written, the others are decided after it. Local documents are written beside the others.
     pub async fn write(
-        &self,
+        self,
         mut requests: Vec<WriteRequest>,
         options: WriteOptions,
     ) -> Result<Vec<Result<WriteDone, WriteError>>, WriteError> {
@@ -149,8 +150,8 @@ impl Database {
         Ok(self.apply(plans, &options).await)
     }
 
-    /// [`Database::write`] for one document.
-    pub async fn write_one(&self, request: WriteRequest, options: WriteOptions) -> Result<WriteDone, WriteError> {
+    /// [`Writer::write`] for one document.
+    pub async fn write_one(self, request: WriteRequest, options: WriteOptions) -> Result<WriteDone, WriteError> {
         let mut results = self.write(vec![request], options).await?;
         // Invariant: `write` answers once per request.
         results.pop().expect("one result")
@@ -158,12 +159,12 @@ impl Database {
 
     /// Checks the document and queues it (`batch=ok`): conflicts and later failures are not reported. With the queue
     /// full it is written before this returns.
-    pub async fn write_later(self: &Arc<Self>, request: WriteRequest, options: WriteOptions) -> Result<(), WriteError> {
+    pub async fn write_later(self, request: WriteRequest, options: WriteOptions) -> Result<(), WriteError> {
         self.check(&request, &options)?;
         self.prepared(&request.draft)?;
-        let database = Arc::clone(self);
+        let database = Arc::clone(self.database);
         let write = async move {
-            if let Err(error) = database.write_one(request, options).await {
+            if let Err(error) = database.writer().write_one(request, options).await {
                 tracing::debug!(database = database.name, ?error, "a document sent with batch=ok was not written");
             }
         };
@@ -180,7 +181,7 @@ impl Database {
     }
 
     /// The document as it is stored.
-    fn prepared(&self, draft: &Draft) -> Result<PreparedBody, WriteError> {
+    fn prepared(self, draft: &Draft) -> Result<PreparedBody, WriteError> {
         let body = PreparedBody::new(&draft.body);
         let size_max = self.context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
         match body.text.len() as u64 > size_max {
@@ -190,7 +191,7 @@ impl Database {
     }
 
     /// What can be refused by looking at the request alone.
-    fn check(&self, request: &WriteRequest, options: &WriteOptions) -> Result<(), WriteError> {
+    fn check(self, request: &WriteRequest, options: &WriteOptions) -> Result<(), WriteError> {
         let WriteRequest { id, draft, follows } = request;
         self.check_place(id)?;
         if !options.new_edits && draft.rev.is_none() && draft.revisions.is_none() {
@@ -205,7 +206,7 @@ impl Database {
             return Err(DraftError::new(DraftErrorKind::BadRequest, reason).into());
         }
         for attachment in &draft.attachments {
-            let limit = self.attachment_limit();
+            let limit = self.attachments().attachment_limit();
             let too_large = matches!(&attachment.data, DraftData::Inline(bytes) if bytes.len() as u64 > limit);
             if too_large {
                 return Err(WriteError::AttachmentTooLarge { name: attachment.name.clone() });
@@ -216,11 +217,11 @@ impl Database {
 
     /// Refuses the request when a stub names what its parent does not have. The shard checks again when it decides;
     /// this look ahead makes one bad stub fail the whole request, as CouchDB 3.5 was measured.
-    async fn check_stubs(&self, requests: &[WriteRequest], options: &WriteOptions) -> Result<(), WriteError> {
+    async fn check_stubs(self, requests: &[WriteRequest], options: &WriteOptions) -> Result<(), WriteError> {
         let has_stub = |r: &&WriteRequest| r.draft.attachments.iter().any(|a| a.data == DraftData::Stub);
         let with_stubs: Vec<&WriteRequest> = requests.iter().filter(|r| !r.id.is_local()).filter(has_stub).collect();
         let want = |r: &&WriteRequest| (r.id.clone(), stub_source(&r.draft, options));
-        let sources = self.fetch_many(with_stubs.iter().map(want).collect(), None).await?;
+        let sources = self.documents().fetch_many(with_stubs.iter().map(want).collect(), None).await?;
         for (request, source) in with_stubs.into_iter().zip(sources) {
             if let Some(name) = missing_stub(&request.draft, options, source.as_ref()) {
                 return Err(WriteError::MissingStub { id: request.id.clone(), name });
@@ -230,7 +231,7 @@ impl Database {
     }
 
     /// Stages the inline attachments and turns the request into what the shard takes.
-    async fn plan(&self, request: WriteRequest, body: Arc<PreparedBody>, new_edits: bool) -> Result<Plan, WriteError> {
+    async fn plan(self, request: WriteRequest, body: Arc<PreparedBody>, new_edits: bool) -> Result<Plan, WriteError> {
         let WriteRequest { id, draft, follows } = request;
         if id.is_local() {
             let change = match draft.deleted {
@@ -249,13 +250,14 @@ impl Database {
             (false, None, Some(rev)) => EditOp::Merge { path: RevPath::single(rev) },
             (false, None, None) => return Err(WriteError::RevisionRequired),
         };
-        let StagedAll { attachments, holds, source } = self.stage_all(&id, attachments, follows, new_edits).await?;
+        let StagedAll { attachments, holds, source } =
+            self.attachments().stage_all(&id, attachments, follows, new_edits).await?;
         let edit = Edit { id: id.clone(), op, deleted, body, attachments, revs_limit: self.revs_limit() };
         Ok(Plan { id, change: Change::Edit(edit), holds, source })
     }
 
     /// Sends the changes to their ranges and answers in the order of the plans.
-    pub(in crate::coordinator) async fn apply(&self, plans: Vec<Plan>, options: &WriteOptions) -> Vec<Outcome> {
+    pub(in crate::coordinator) async fn apply(self, plans: Vec<Plan>, options: &WriteOptions) -> Vec<Outcome> {
         let mut edits: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
         let mut local = Vec::new();
         let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
@@ -294,7 +296,7 @@ impl Database {
     }
 
     /// Counts a batch: `fresh` are the places of edits without a parent, `locals` is the number of local documents.
-    fn count(&self, outcomes: &BTreeMap<usize, Outcome>, fresh: &[usize], locals: u64) {
+    fn count(self, outcomes: &BTreeMap<usize, Outcome>, fresh: &[usize], locals: u64) {
         let metrics = self.context.env.metrics();
         metrics.add(Counter::LocalDocumentWrites, locals);
         metrics.add(Counter::DocumentWrites, outcomes.len() as u64 - locals);
@@ -307,7 +309,7 @@ impl Database {
 
     /// The edits of one range, in steps.
     async fn apply_to_range(
-        &self,
+        self,
         range: usize,
         edits: Vec<(usize, Edit)>,
         options: &WriteOptions,
@@ -329,19 +331,19 @@ impl Database {
         outcomes
     }
 
-    async fn apply_local(&self, id: &DocId, change: Change, w: Option<u32>) -> Outcome {
+    async fn apply_local(self, id: &DocId, change: Change, w: Option<u32>) -> Outcome {
         let document = match change {
             Change::LocalPut(document) => Some(document),
             Change::LocalDelete | Change::Edit(_) => None,
         };
         let number = document.as_ref().map_or(0, |document| document.rev);
-        let (written, copies) = self.set_local(id, document, w).await?;
+        let (written, copies) = self.locals().set_local(id, document, w).await?;
         Ok(WriteDone::new(local_rev(number), written, copies))
     }
 
-    /// [`Database::apply`] for one edit.
+    /// [`Writer::apply`] for one edit.
     pub(in crate::coordinator) async fn apply_edit(
-        &self,
+        self,
         edit: Edit,
         source: Option<Arc<str>>,
         options: WriteOptions,
@@ -353,12 +355,12 @@ impl Database {
 
     /// Deletes a document. [`WriteError::NotFound`] when it is not there or deleted already, then the revision counts.
     pub async fn delete(
-        &self,
+        self,
         id: &DocId,
         rev: Option<Revision>,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
-        let Some(fetched) = self.fetch(id, Want::Tree).await? else {
+        let Some(fetched) = self.documents().fetch(id, Want::Tree).await? else {
             return Err(WriteError::NotFound { deleted: false });
         };
         if id.is_local() {
@@ -378,7 +380,7 @@ impl Database {
     ///
     /// `source_rev` picks a revision (a tombstone is copied as one), `target_rev` is the revision that is replaced.
     pub async fn copy(
-        &self,
+        self,
         source: &DocId,
         source_rev: Option<Revision>,
         target: &DocId,
@@ -388,7 +390,7 @@ impl Database {
         self.check_place(target)?;
         let named = source_rev.is_some();
         let want = source_rev.map_or(Want::Winner, Want::Revision);
-        let stored = self.fetch_one(source, want).await?.ok_or(WriteError::NotFound { deleted: false })?;
+        let stored = self.documents().fetch_one(source, want).await?.ok_or(WriteError::NotFound { deleted: false })?;
         if stored.deleted && !named {
             return Err(WriteError::NotFound { deleted: true });
         }
@@ -399,7 +401,7 @@ impl Database {
         }
         let (mut attachments, mut _holds, mut at) = (Vec::new(), Vec::new(), None);
         for attachment in &stored.attachments {
-            let (hold, node) = self.copy_bytes(source, target, attachment).await?;
+            let (hold, node) = self.attachments().copy_bytes(source, target, attachment).await?;
             _holds.push(hold);
             at = Some(node);
             attachments.push(EditAttachment::New(attachment.clone()));

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 
-use crate::coordinator::read::copies::no_answer;
-use crate::coordinator::replica::database::Database;
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::{RangeCopy, is_away};
+use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::replica::token::{self, Held, Mark};
 use crate::coordinator::topology::error::{ReadError, SettingError};
 use crate::coordinator::topology::quorum::Written;
+use crate::coordinator::write::Maintenance;
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
 use crate::document::revision::Revision;
@@ -54,17 +55,17 @@ fn broken_off(mut failed: Vec<ShardError>, is_begun: bool) -> Option<ShardError>
     }
 }
 
-impl Database {
+impl Maintenance<'_> {
     /// Which of these revisions the database lacks; documents that lack none are left out.
     pub async fn revs_diff(
-        &self,
+        self,
         asked: BTreeMap<DocId, Vec<Revision>>,
     ) -> Result<BTreeMap<DocId, RevsDiff>, ReadError> {
         let asked: Vec<(DocId, Vec<Revision>)> = asked.into_iter().collect();
         let mut out = BTreeMap::new();
         for page in asked.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
-            let found = self.fetch_many(wants, None).await?;
+            let found = self.documents().fetch_many(wants, None).await?;
             for ((id, revs), fetched) in page.iter().zip(found) {
                 let diff = match fetched {
                     Some(fetched) => fetched.tree.missing(revs),
@@ -81,13 +82,13 @@ impl Database {
 
     /// Removes leaf revisions without a trace from all copies. Answers per document those removed, each once and
     /// in order, and how far that got; copies that are away purge when they return.
-    pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
+    pub async fn purge(self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
         Ok(self.purge_with_token(asked).await?.0)
     }
 
-    /// As [`Database::purge`], with a token.
+    /// As [`Maintenance::purge`], with a token.
     pub async fn purge_with_token(
-        &self,
+        self,
         asked: Vec<(DocId, Vec<Revision>)>,
     ) -> Result<(Purged, Option<String>), SettingError> {
         if asked.len() > limits::PURGE_DOCS_MAX {
@@ -135,7 +136,7 @@ impl Database {
 
     /// Purges on all copies of a range that can be reached.
     async fn purge_range(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         items: Vec<(DocId, Vec<Revision>)>,
     ) -> Result<(Vec<Vec<Revision>>, Written, token::Written), ShardError> {
@@ -143,7 +144,7 @@ impl Database {
         let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
         let mut failed = ShardError::NoCopy { copies: count };
         for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
-            match self.copy_on(layout, range, node).await {
+            match self.replicas().copy_on(layout, range, node).await {
                 Ok(copy) => copies.push(copy),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error),
                 // One that cannot be opened is as one that is away: the others purge.
@@ -192,10 +193,10 @@ impl Database {
     }
 
     /// The purges that are still on record.
-    pub async fn purge_infos(&self) -> Result<Vec<PurgeInfo>, ReadError> {
+    pub async fn purge_infos(self) -> Result<Vec<PurgeInfo>, ReadError> {
         let limit = usize::try_from(self.purged_infos_limit()).unwrap_or(usize::MAX);
         let mut out = Vec::new();
-        for copy in self.all_copies().await? {
+        for copy in self.replicas().all_copies().await? {
             let (mut since, mut left) = (0, limit);
             while left > 0 {
                 let step = left.min(limits::STEP_ROWS);
@@ -217,7 +218,7 @@ impl Database {
     }
 
     /// Brings all copies of all ranges together, in the background.
-    pub async fn sync_shards(&self) -> Result<(), SettingError> {
+    pub async fn sync_shards(self) -> Result<(), SettingError> {
         if self.is_gone() {
             return Err(SettingError::DatabaseGone);
         }
@@ -226,7 +227,7 @@ impl Database {
     }
 
     /// Every acknowledged write is durable already.
-    pub async fn ensure_full_commit(&self) -> Result<(), SettingError> {
+    pub async fn ensure_full_commit(self) -> Result<(), SettingError> {
         if self.is_gone() { Err(SettingError::DatabaseGone) } else { Ok(()) }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::quorum::Tally;
+use crate::coordinator::write::Writer;
 use crate::shard::ShardError;
 
 /// The answers of the other copies, in the order in which they come.
@@ -36,7 +36,7 @@ impl<T> Others<T> {
     }
 
     /// The next answer. `None` when all have answered, and when no more `wanted` are: then only this node's own copy is
-    /// still waited for. What a client reads here next is read from that one (`Database::readers`), and is to have what
+    /// still waited for. What a client reads here next is read from that one (`Replicas::readers`), and is to have what
     /// the client was told is written.
     pub async fn next(&mut self, wanted: bool) -> Option<Result<T, ShardError>> {
         if !wanted && !self.own_waits {
@@ -48,12 +48,12 @@ impl<T> Others<T> {
     }
 }
 
-impl Database {
+impl Writer<'_> {
     /// Runs an operation on all replicas of a range but that of the node `but`, in tasks that end whether or not a
     /// client waits for them. A replica that is out of reach, or whose answer is not `whole`, is noted as lagging. So
     /// is this node's if it is gone by now, because what the others do holds without it.
     pub(in crate::coordinator) async fn on_others<T, F>(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         but: Option<&Arc<str>>,
         op: impl Fn(RangeCopy) -> F,
@@ -67,7 +67,7 @@ impl Database {
         let mut others = Others { away: 0, answers, own_waits: false };
         for node in layout.writers(range, &self.context.node).into_iter().filter(|node| Some(node) != but) {
             let copy = match self.context.rank(&node) {
-                Some(_) => self.copy_on(layout, range, &node).await.ok(),
+                Some(_) => self.replicas().copy_on(layout, range, &node).await.ok(),
                 None => None,
             };
             let Some(copy) = copy else {

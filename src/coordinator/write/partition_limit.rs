@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::span::{DocSource, Span};
+use crate::coordinator::write::Primary;
 use crate::limits;
 use crate::shard::{Edit, EditAttachment, EditOp, ShardCopy, ShardError, Want};
 
-impl Database {
+impl Primary<'_> {
     /// For each edit whether its partition is full, as the replica that decides it counts.
     pub(super) async fn full_partitions(
-        &self,
+        self,
         copy: &ShardCopy,
         edits: &[&Edit],
     ) -> Result<BTreeMap<usize, WriteError>, ShardError> {
@@ -42,7 +42,7 @@ impl Database {
     }
 
     /// Whether an edit makes its document larger.
-    async fn grows(&self, copy: &ShardCopy, edit: &Edit) -> Result<bool, ShardError> {
+    async fn grows(self, copy: &ShardCopy, edit: &Edit) -> Result<bool, ShardError> {
         let EditOp::Interactive { parent: Some(parent) } = &edit.op else { return Ok(true) };
         let wants = vec![(edit.id.clone(), Want::Revision(parent.clone()))];
         let found = copy.fetch(wants).await?.into_iter().next().flatten();

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::coordinator::replica::awaited;
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
+use crate::coordinator::write::Primary;
 use crate::document::revision::AttachmentDigest;
 use crate::limits;
 use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardCopy, ShardError, Want};
@@ -18,14 +18,14 @@ use crate::world::buggify::{Mutation, mutated, sometimes};
 /// What became of an edit.
 pub(in crate::coordinator) type Decision = Result<AcceptedEdit, WriteError>;
 
-impl Database {
+impl Primary<'_> {
     /// Validates and decides edits of the copy's range, each alone, in order; one decision for each.
     ///
     /// Edits of a call may be late: another primary stored them in the meantime, and their revisions were purged. Where
     /// a purge that the copy remembers names a revision, `sent_by` is asked whether it still waits for the call; if it
     /// does not, nothing is stored. A purge that comes after the question makes it be asked again.
     pub(in crate::coordinator) async fn decide_own(
-        &self,
+        self,
         copy: &ShardCopy,
         edits: &[Edit],
         caller: &Caller,
@@ -58,7 +58,7 @@ impl Database {
 
     /// Validates and decides; answers those to be validated anew, if there is another time (`again`).
     async fn decide_step(
-        &self,
+        self,
         copy: &ShardCopy,
         step: Vec<(usize, Edit)>,
         (caller, asked): (&Caller, &mut Option<Asked<'_>>),

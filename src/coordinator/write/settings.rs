@@ -8,12 +8,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::node_calls::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::error::SettingError;
 use crate::coordinator::topology::peers::{CallError, Urgency};
 use crate::coordinator::topology::quorum::{Tally, majority};
 use crate::coordinator::topology::record::{self, Part, Record, Settings};
+use crate::coordinator::write::DatabaseSettings;
+use crate::document::json::Object;
+use crate::document::security;
 use crate::shard::{ShardError, Stamp};
 use crate::storage::{View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
@@ -28,10 +30,30 @@ impl Settings {
     }
 }
 
-impl Database {
+impl DatabaseSettings<'_> {
+    /// Sets the security object after checking its shape, see [`security::read`].
+    pub async fn set_security(self, object: &Object) -> Result<(), SettingError> {
+        let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
+        security::read(object).map_err(illegal)?;
+        let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
+        self.change_settings(Part::Security, move |settings| settings.security = Some(text)).await
+    }
+
+    /// Sets [`Database::revs_limit`]; 0 is refused.
+    pub async fn set_revs_limit(self, limit: u64) -> Result<(), SettingError> {
+        check_limit(limit)?;
+        self.change_settings(Part::RevsLimit, move |settings| settings.revs_limit = limit).await
+    }
+
+    /// Sets [`Database::purged_infos_limit`]; 0 is refused.
+    pub async fn set_purged_infos_limit(self, limit: u64) -> Result<(), SettingError> {
+        check_limit(limit)?;
+        self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
+    }
+
     /// Changes the record durably, here and on the other nodes.
     pub(in crate::coordinator) async fn change_settings(
-        &self,
+        self,
         part: Part,
         change: impl FnOnce(&mut Settings) + Send + 'static,
     ) -> Result<(), SettingError> {
@@ -51,7 +73,7 @@ impl Database {
     }
 
     /// The nodes that hold copies of any range, but those that were removed from the cluster.
-    pub(in crate::coordinator) fn holders(&self) -> BTreeSet<Arc<str>> {
+    pub(in crate::coordinator) fn holders(self) -> BTreeSet<Arc<str>> {
         let layout = self.layout();
         let writers = layout.map.live().iter().flat_map(|range| layout.writers(*range, &self.context.node));
         writers.filter(|node| !self.context.is_gone(node)).collect()
@@ -59,7 +81,7 @@ impl Database {
 
     /// Sends the settings to all other nodes; fails when fewer than a majority of the holders are known to have them
     /// then. They are in force here, and spread further, all the same.
-    async fn tell_settings(&self, holders: &BTreeSet<Arc<str>>) -> Result<(), SettingError> {
+    async fn tell_settings(self, holders: &BTreeSet<Arc<str>>) -> Result<(), SettingError> {
         let own = &self.context.node;
         let mut tally = Tally::new(holders.len() as u32, majority(holders.len() as u32));
         if holders.contains(own) {
@@ -89,7 +111,7 @@ impl Database {
     }
 
     /// Tells a node what this one knows of the database: it asked by an older map.
-    pub(in crate::coordinator) fn tell_map(&self, node: &str) {
+    pub(in crate::coordinator) fn tell_map(self, node: &str) {
         let map = DatabaseMap { name: self.name.clone(), record: self.known.shared(&self.context.node) };
         let call = CatalogueCall::Set(Box::new(map));
         // It asks again by what it knows then; nobody waits for its answer.
@@ -98,7 +120,7 @@ impl Database {
 
     /// Changes the settings on this node durably; what handles show follows in the order of the commits.
     pub(in crate::coordinator) async fn change_record(
-        &self,
+        self,
         change: impl FnOnce(&mut Settings) + Send + 'static,
     ) -> Result<(), SettingError> {
         let (key, known) = (record::key(&self.name), Arc::clone(&self.known));
@@ -117,4 +139,8 @@ impl Database {
         };
         self.context.storage.committer().submit(job).await.map_err(ShardError::from)?
     }
+}
+
+fn check_limit(limit: u64) -> Result<(), SettingError> {
+    if limit == 0 { Err(SettingError::IllegalLimit) } else { Ok(()) }
 }

@@ -1,6 +1,6 @@
 //! Replication of edits to all replicas of their range: to the primary first, then to the others.
 //!
-//! The primary is the first replica in the order of [`Database::primaries`] that answers. Once a primary was sent an
+//! The primary is the first replica in the order of [`Replicas::primaries`] that answers. Once a primary was sent an
 //! edit and did not answer, the outcome is unknown: the next one may store the edit all the same, but a conflict from
 //! it proves nothing. A primary whose store is damaged where the documents are did nothing: the next one decides
 //! instead. Decided edits go to the other replicas in tasks of their own, which end whether or not the client still
@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::coordinator::replica::blob_stream::{self, blobs_of, merge_here};
-use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::Refusal;
 use crate::coordinator::replica::range_copy::RangeCopy;
@@ -22,6 +21,7 @@ use crate::coordinator::topology::error::{MayHaveMoved, WriteError};
 use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
 use crate::coordinator::write::primary::{Decision, is_unable, resolve_in_doubt};
+use crate::coordinator::write::{WriteOperations, Writer};
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardError};
@@ -34,12 +34,12 @@ type Decisions = (Vec<Decision>, Option<Mark>);
 /// What a primary said, and on which node it is.
 type DecidedBy = (Arc<str>, Decisions);
 
-impl Database {
+impl Writer<'_> {
     /// Has edits of one range decided and stored on its copies: one outcome for each. `source` is the node that holds
     /// the uploads which they name. Should the range be split or its copies move meanwhile, the edits go where their
     /// documents are then.
     pub(in crate::coordinator) async fn settle(
-        &self,
+        self,
         range: usize,
         edits: Vec<Edit>,
         options: &WriteOptions,
@@ -74,12 +74,15 @@ impl Database {
     }
 
     /// Brings uploads that were made to the copy of one range here to that of another, which the document is in now.
-    async fn carry_uploads(&self, (from, to): (usize, usize), edits: &[Edit]) -> Vec<Hold> {
+    async fn carry_uploads(self, (from, to): (usize, usize), edits: &[Edit]) -> Vec<Hold> {
         let mut holds = Vec::new();
         if from == to || blobs_of(edits).next().is_none() {
             return holds;
         }
-        let (Ok(Some(from)), Ok(Some(to))) = (self.own_copy(from).await, self.own_copy(to).await) else { return holds };
+        let (Ok(Some(from)), Ok(Some(to))) = (self.replicas().own_copy(from).await, self.replicas().own_copy(to).await)
+        else {
+            return holds;
+        };
         for attachment in blobs_of(edits) {
             // One that cannot be brought is missed by the primary, who tells the client.
             holds.extend(blob_stream::carry(&from.shard, &to.shard, attachment).await.ok().flatten());
@@ -88,7 +91,7 @@ impl Database {
     }
 
     async fn settle_once(
-        &self,
+        self,
         at: (&Layout, usize),
         edits: &[Edit],
         options: &WriteOptions,
@@ -104,16 +107,16 @@ impl Database {
     }
 
     async fn try_settle(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         edits: &[Edit],
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<Vec<Outcome>, WriteError> {
         if layout.is_alone(range) && !self.context.is_in_maintenance() {
-            let copy = self.own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
+            let copy = self.replicas().own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
             let copy = copy.by_map(layout.placed.version);
-            let decisions = self.decide_own(&copy.shard, edits, &options.caller, None).await;
+            let decisions = self.primary().decide_own(&copy.shard, edits, &options.caller, None).await;
             let written = held_by_primary(layout, range, options.w);
             let held = held_by(layout, range, vec![Mark::of(copy.replica_position())]);
             let done = |decision: Decision| {
@@ -138,14 +141,14 @@ impl Database {
 
     /// Asks one primary after the other until one answers.
     async fn decided_by(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         edits: &[Edit],
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<DecidedBy, WriteError> {
         let (mut in_doubt, mut unable) = (false, None);
-        for copy in self.primaries(layout, range).await? {
+        for copy in self.replicas().primaries(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match self.ask_primary(range, &copy, edits, options, (source, in_doubt)).await {
                 Ok(accepted) if is_unable(&accepted.0) => unable = Some((Arc::clone(node), accepted)),
@@ -166,7 +169,7 @@ impl Database {
     }
 
     async fn ask_primary(
-        &self,
+        self,
         range: usize,
         copy: &RangeCopy,
         edits: &[Edit],
@@ -184,7 +187,7 @@ impl Database {
             }
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
-        let decisions = self.decide_own(&own.shard, edits, &options.caller, None).await;
+        let decisions = self.primary().decide_own(&own.shard, edits, &options.caller, None).await;
         let at = Some(Mark::of(own.replica_position()));
         if !in_doubt {
             return Ok((decisions, at));
@@ -198,7 +201,7 @@ impl Database {
 
     /// Brings what edits name onto this node's copy, from where it was uploaded to.
     pub(in crate::coordinator) async fn pull_uploads(
-        &self,
+        self,
         range: usize,
         copy: &crate::shard::ShardCopy,
         edits: &[Edit],
@@ -213,7 +216,7 @@ impl Database {
     /// Merges what a primary stored into the other copies; answers for each edit how far it got, as soon as that is
     /// certain, and where those stood that applied all.
     async fn spread(
-        &self,
+        self,
         (layout, range): (&Layout, usize),
         primary: &Arc<str>,
         merges: Vec<Edit>,

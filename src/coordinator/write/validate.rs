@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::coordinator::replica::database::Database;
+use crate::coordinator::read::ReadOperations;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
+use crate::coordinator::write::Primary;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{RenderOptions, StoredRevision, render};
 use crate::document::rev_tree::RevPath;
@@ -24,15 +25,15 @@ use crate::world::buggify::{Mutation, mutated};
 
 type Checked = Result<Basis, WriteError>;
 
-impl Database {
+impl Primary<'_> {
     /// Checks edits against the copy that decides them: for each what its check rests on, or why it is refused.
     pub(in crate::coordinator) async fn validate(
-        &self,
+        self,
         copy: &ShardCopy,
         edits: &[&Edit],
         caller: &Caller,
     ) -> Result<Vec<Checked>, ShardError> {
-        let programs = self.validators().await?;
+        let programs = self.design_docs().validators().await?;
         let skips = |edit: &Edit| mutated(Mutation::MergeUnvalidated) && matches!(edit.op, EditOp::Merge { .. });
         let asks = |edit: &Edit| !programs.is_empty() && !skips(edit);
         let concerned = |edit: &Edit| if edit.id.is_design() { !edit.deleted } else { asks(edit) };
@@ -68,7 +69,7 @@ impl Database {
     }
 
     /// Asks each validator about those that all before it accepted.
-    async fn ask(&self, programs: &[Program], mut asked: Vec<(usize, Arc<Arguments>)>, out: &mut [Checked]) {
+    async fn ask(self, programs: &[Program], mut asked: Vec<(usize, Arc<Arguments>)>, out: &mut [Checked]) {
         let env = &self.context.env;
         for program in programs {
             let begun = env.now();
@@ -94,7 +95,7 @@ impl Database {
         }
     }
 
-    fn arguments(&self, edit: &Edit, old: Option<(Option<RevPath>, StoredRevision)>, caller: &Caller) -> Arguments {
+    fn arguments(self, edit: &Edit, old: Option<(Option<RevPath>, StoredRevision)>, caller: &Caller) -> Arguments {
         let new = new_document(edit, old.as_ref().map(|(_, old)| old));
         let old = old.map_or_else(
             || b"null".to_vec(),

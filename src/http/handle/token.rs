@@ -11,7 +11,7 @@ use http::header::{COOKIE, HeaderName, HeaderValue, SET_COOKIE};
 
 use crate::auth::access::Class;
 use crate::auth::{Handler, cookie};
-use crate::coordinator::{Database, Floor, MalformedToken, Token, WriteDone};
+use crate::coordinator::{Database, Floor, MalformedToken, Token, WriteDone, WriteOperations};
 use crate::http::request::Verb;
 use crate::http::route::{Endpoint, InDatabase};
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -90,8 +90,8 @@ fn reads(at: &InDatabase, verb: Verb) -> bool {
 }
 
 /// The reply with the token of what was written.
-pub fn with_token<'d>(db: &Database, reply: Reply, done: impl IntoIterator<Item = &'d WriteDone>) -> Reply {
-    match db.token(done) {
+pub fn with_token<'d>(db: &Arc<Database>, reply: Reply, done: impl IntoIterator<Item = &'d WriteDone>) -> Reply {
+    match db.writer().token(done) {
         Some(token) => reply.header(HEADER, &token),
         None => reply,
     }

@@ -7,6 +7,7 @@ use crate::coordinator::rebalance::moves::MapEdit;
 use crate::coordinator::rebalance::reshard::JobRequest;
 use crate::coordinator::replica::jobs::{JobState, Resharding};
 use crate::coordinator::topology::record::{MapRecord, Move};
+use crate::coordinator::{ReadOperations, RebalanceOperations};
 use crate::shard::{Pace, ShardError};
 
 const WHOLE: &str = "00000000-ffffffff";
@@ -41,13 +42,13 @@ async fn held_by(cluster: &Cluster, nodes: &[usize]) {
     let db = cluster.db(nodes[0]);
     eventually(|| async {
         let held: BTreeSet<String> = db.shards().remove(0).1.into_iter().collect();
-        db.moves().is_empty() && held == names(cluster, nodes)
+        db.own_replicas().moves().is_empty() && held == names(cluster, nodes)
     })
     .await;
 }
 
 /// An edit of the map as it is known on a node, which leaves all copies of its only range where they are.
-fn edit_of(db: &Database) -> MapEdit {
+fn edit_of(db: &Arc<Database>) -> MapEdit {
     let (range, nodes) = db.shards().remove(0);
     let copies = [(range, nodes.into_iter().collect())].into();
     MapEdit { version: db.map_version().0, copies, moves: None }
@@ -68,7 +69,8 @@ async fn a_range_with_more_copies_than_the_others_waits_for_a_majority_of_its_ow
     let name = names.next().unwrap();
     let done = write(&db, &name, "{}", None).await.unwrap();
     assert!(done.written == Written::Quorum && done.copies >= 2, "{done:?}");
-    let (_, agreed) = db.fetch_counted((&db.layout(), 1), vec![(id(&name), Want::Winner)], None).await.unwrap();
+    let (_, agreed) =
+        db.documents().fetch_counted((&db.layout(), 1), vec![(id(&name), Want::Winner)], None).await.unwrap();
     assert_eq!(agreed, [2]);
     cluster.cut(&[1, 2]);
     assert_eq!(write(&db, &names.next().unwrap(), "{}", None).await.unwrap().written, Written::Accepted);
@@ -81,7 +83,7 @@ async fn a_move_to_a_node_that_was_removed_is_called_off() {
     write(&cluster.db(at), "a", "{}", None).await.unwrap();
     cluster.cut(&[dead]);
     begin(&cluster, at, (at, dead)).await;
-    assert_eq!(cluster.db(at).moves().len(), 1);
+    assert_eq!(cluster.db(at).own_replicas().moves().len(), 1);
     cluster.remove(&[dead]);
     held_by(&cluster, &[at]).await;
     assert_eq!(write(&cluster.db(others[1]), "b", "{}", None).await.unwrap().written, Written::Quorum);
@@ -139,7 +141,7 @@ async fn an_edited_map_is_taken_as_a_whole_or_not_at_all() {
     *wrong.copies.last_entry().unwrap().get_mut() = ["x@h".to_owned()].into();
     let refused = Err(MapError::Refused("x@h is no member of the cluster".to_owned()));
     assert_eq!(coordinator.edit_map(&db, &wrong).await, refused);
-    assert_eq!((db.map_version().0, db.moves().len()), (0, 0));
+    assert_eq!((db.map_version().0, db.own_replicas().moves().len()), (0, 0));
     assert_eq!(coordinator.edit_map(&db, &edit).await, Ok(1), "both moves begin in one version");
     assert_eq!(coordinator.edit_map(&db, &edit).await, Err(MapError::Contended));
     still(&cluster).await;

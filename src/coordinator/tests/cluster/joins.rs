@@ -4,6 +4,7 @@ use super::*;
 use crate::coordinator::tests::convergence::planted;
 use crate::coordinator::tests::find::query as find_query;
 use crate::coordinator::tests::views::query as view_query;
+use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
 use crate::document::draft::PreparedBody;
 use crate::document::selector::Selector;
 use crate::limits;
@@ -12,7 +13,7 @@ use crate::limits;
 async fn begin_elsewhere(cluster: &Cluster, query: ChangesQuery) -> Changes {
     let config = cluster.nodes[0].coordinator.config();
     config.set(("couchdb", "maintenance_mode"), "true", false).await.unwrap();
-    let feed = cluster.db(0).changes(query).await.unwrap();
+    let feed = cluster.db(0).feeds().changes(query).await.unwrap();
     config.set(("couchdb", "maintenance_mode"), "false", false).await.unwrap();
     cluster.settle().await;
     feed
@@ -34,7 +35,7 @@ async fn plant_on(cluster: &Cluster, at: usize, name: &str) {
 
 async fn by_selector(database: &Arc<Database>) -> ChangesFilter {
     let selector = Selector::parse(&json::parse(br#"{"_id":{"$gt":null}}"#).unwrap()).unwrap();
-    database.selector_filter(&Arc::new(selector)).await
+    database.feeds().selector_filter(&Arc::new(selector)).await
 }
 
 const DESIGN: &str = r#"{"filters":{"f":"function (doc) { return true; }"},
@@ -48,8 +49,8 @@ async fn a_filtered_feed_lists_what_a_lagging_replica_lacks() {
     let db = cluster.db(0);
     let filters = [
         by_selector(&db).await,
-        db.function_filter("d/f", "{}".into()).await.unwrap(),
-        db.view_filter("d/v").await.unwrap(),
+        db.feeds().function_filter("d/f", "{}".into()).await.unwrap(),
+        db.feeds().view_filter("d/v").await.unwrap(),
         ChangesFilter::None,
     ];
     for (at, filter) in filters.into_iter().enumerate() {
@@ -106,7 +107,7 @@ async fn rows_whose_replica_goes_away_before_their_documents_are_read_come_later
     eventually(|| async { own_leaves(&cluster.db(0), "d059").await.len() == 1 }).await;
     take(drain(&mut feed).await);
     let resumed = ChangesQuery { since: Since::parse(&since).unwrap(), ..ChangesQuery::default() };
-    let mut resumed = cluster.db(0).changes(resumed).await.unwrap();
+    let mut resumed = cluster.db(0).feeds().changes(resumed).await.unwrap();
     let rest = drain(&mut resumed).await;
     assert!(rest.len() >= 10, "{} rows behind {since}", rest.len());
     assert_eq!(seen, all);
@@ -131,7 +132,7 @@ async fn a_row_whose_document_is_purged_before_it_is_read_holds_up_no_feed() {
 
 /// The node whose replica all nodes read with `stable`, and the other one.
 fn first_and_other(cluster: &Cluster) -> (usize, usize) {
-    let first = usize::from(&*cluster.db(0).nodes_of(0)[0] == "n2@h");
+    let first = usize::from(&*cluster.db(0).replicas().nodes_of(0)[0] == "n2@h");
     (first, 1 - first)
 }
 
@@ -143,7 +144,7 @@ async fn a_view_row_has_its_document_where_another_replica_lags() {
     let (first, other) = first_and_other(&cluster);
     plant_on(&cluster, first, "a").await;
     let query = ViewQuery { include_docs: true, stable: true, ..view_query(None, false) };
-    let view = cluster.db(other).view(&id("_design/d"), "v").await.unwrap();
+    let view = cluster.db(other).queries().view(&id("_design/d"), "v").await.unwrap();
     let rows = view.begin(query).await.unwrap().next().await.unwrap().unwrap();
     assert_eq!(rows.iter().map(|row| row.row.id.as_str()).collect::<Vec<_>>(), ["a"]);
     assert!(matches!(&rows[0].doc, Some(Some(doc)) if doc.stored.rev == rev("1-a")), "{:?}", rows[0].doc);
@@ -163,7 +164,7 @@ async fn a_query_by_an_index_finds_what_a_lagging_replica_has_in_an_older_revisi
     newer.body = Arc::new(PreparedBody::from_text(Bytes::from_static(br#"{"m":1,"n":1}"#)).unwrap());
     copy(&cluster, first).await.edit(vec![newer]).await.unwrap().pop().unwrap().unwrap();
     let asked = find_query(r#"{"selector":{"m":1,"n":{"$gt":0}},"stable":true}"#, true);
-    let page = cluster.db(other).find(asked).await.unwrap().next(10).await.unwrap().unwrap();
+    let page = cluster.db(other).queries().find(asked).await.unwrap().next(10).await.unwrap().unwrap();
     assert_eq!(page.hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["a"]);
 }
 
@@ -176,7 +177,10 @@ async fn a_revision_that_one_replica_has_is_found_by_its_name() {
         let name = format!("d{at}");
         plant_on(&cluster, at, &name).await;
         for want in [Want::Revision(rev("1-a")), Want::Revisions { revs: vec![rev("1-a")], latest: true }] {
-            assert!(cluster.db(0).fetch_one(&id(&name), want).await.unwrap().is_some(), "on node {at} only");
+            assert!(
+                cluster.db(0).documents().fetch_one(&id(&name), want).await.unwrap().is_some(),
+                "on node {at} only"
+            );
         }
     }
 }
@@ -188,12 +192,12 @@ async fn a_listed_document_is_not_taken_for_missing_while_a_replica_is_out_of_re
     plant_on(&cluster, 2, "a").await;
     let (db, first) = (cluster.db(0), rev("1-a"));
     cluster.cut(&[2]);
-    let read = db.fetch_listed(&id("a"), Want::Winner, &first).await;
+    let read = db.documents().fetch_listed(&id("a"), Want::Winner, &first).await;
     assert!(matches!(read, Err(ReadError::TooFewCopies { .. })), "{read:?}");
     cluster.heal().await;
-    assert!(db.fetch_listed(&id("a"), Want::Winner, &first).await.unwrap().is_some());
+    assert!(db.documents().fetch_listed(&id("a"), Want::Winner, &first).await.unwrap().is_some());
     eventually(|| async { own_leaves(&db, "a").await.len() == 1 }).await;
-    db.purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
-    let read = db.fetch_listed(&id("a"), Want::Winner, &first).await.unwrap();
+    db.maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    let read = db.documents().fetch_listed(&id("a"), Want::Winner, &first).await.unwrap();
     assert!(read.is_none_or(|fetched| fetched.tree.is_empty()));
 }

@@ -10,6 +10,7 @@ use crate::coordinator::replica::node_calls::BallotCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::record::{MapRecord, Move};
+use crate::coordinator::{FeedOperations, ReadOperations};
 use crate::document::draft::PreparedBody;
 use crate::shard::{AcceptedEdit, Edit, EditOp, ShardError};
 
@@ -43,8 +44,8 @@ fn move_of(cluster: &Cluster, from: usize, to: usize) -> Move {
 }
 
 /// Has this node's copy of the first range store an edit that was validated there for a write by a layout.
-async fn store(db: &Database, layout: &Layout, name: &str) -> Result<(), ShardError> {
-    let copy = db.own_copy_by(layout, 0).await?.expect("a copy here").by_map(layout.placed.version);
+async fn store(db: &Arc<Database>, layout: &Layout, name: &str) -> Result<(), ShardError> {
+    let copy = db.replicas().own_copy_by(layout, 0).await?.expect("a copy here").by_map(layout.placed.version);
     let stored = copy.shard.edit(vec![edit(name)]).await?;
     stored.into_iter().for_each(|stored| drop(stored.unwrap()));
     Ok(())
@@ -71,7 +72,7 @@ async fn a_write_that_waits_while_its_copy_leaves_is_not_stored_there() {
         assert_eq!(store(&db, layout, "c").await, Err(ShardError::Moved));
     }
     let leaving = db.layout();
-    let copy = db.own_copy(0).await.unwrap().expect("a copy that leaves");
+    let copy = db.replicas().own_copy(0).await.unwrap().expect("a copy that leaves");
     follow(&db, |next| next.moves.clear()).await;
     assert_eq!(store(&db, &leaving, "d").await, Err(ShardError::Moved));
     let read = copy.shard.fetch(vec![(id("b"), Want::Tree)]).await;
@@ -141,7 +142,7 @@ async fn a_read_that_is_counted_by_an_old_map_begins_anew() {
     let begun = move_of(&cluster, at, to);
     follow(&cluster.db(at), |next| next.moves.push(begun)).await;
     for _ in 0..2 {
-        let read = reader.fetch_counted((&old, 0), vec![(id("a"), Want::Winner)], None).await;
+        let read = reader.documents().fetch_counted((&old, 0), vec![(id("a"), Want::Winner)], None).await;
         assert!(matches!(read, Err(ReadError::Unavailable(ShardError::Moved))), "{read:?}");
         // The second time it knows the new map, and still counts by the old one.
         assert_eq!(body(&reader, "a").await, "{}");
@@ -154,7 +155,7 @@ async fn a_feed_goes_on_when_its_copy_moves_to_another_node() {
     let (cluster, at, to) = on_one_of_two(1).await;
     let db = cluster.db(at);
     write(&db, "a", "{}", None).await.unwrap();
-    let mut feed = db.changes(ChangesQuery::default()).await.unwrap();
+    let mut feed = db.feeds().changes(ChangesQuery::default()).await.unwrap();
     assert_eq!(feed.next().await.unwrap().map(|rows| rows.len()), Some(1));
     let moved = move_of(&cluster, at, to);
     cluster.nodes[at].coordinator.begin_move(&db, &moved).await.unwrap();

@@ -1,6 +1,7 @@
 //! Ranges that are split and copies that are moved while all nodes write.
 
 use super::*;
+use crate::coordinator::FeedOperations;
 use crate::coordinator::rebalance::moves::MapEdit;
 use crate::coordinator::rebalance::plan::RebalanceRequest;
 use crate::coordinator::rebalance::reshard::JobRequest;
@@ -65,7 +66,7 @@ async fn a_range_with_three_copies_is_split_on_all_nodes_under_writes() {
         assert_eq!((info.cluster.q, info.cluster.n, info.doc_count), (2, 3, 180));
     }
     // The token is of another node's copy and of the time before the split.
-    let mut feed = cluster.db(2).changes(ChangesQuery { since, ..ChangesQuery::default() }).await.unwrap();
+    let mut feed = cluster.db(2).feeds().changes(ChangesQuery { since, ..ChangesQuery::default() }).await.unwrap();
     let mut rows = 0;
     while let Some(page) = feed.next().await.unwrap() {
         rows += page.len();

@@ -3,10 +3,11 @@
 use super::late::{ask_as, decide};
 use super::*;
 use crate::coordinator::replica::message::{Refusal, WireError, decode};
+use crate::coordinator::{RepairOperations, WriteOperations};
 use crate::shard::AcceptedEdit;
 
 async fn purge(db: &Arc<Database>, name: &str, rev: &Revision) {
-    db.purge(vec![(id(name), vec![rev.clone()])]).await.unwrap();
+    db.maintenance().purge(vec![(id(name), vec![rev.clone()])]).await.unwrap();
 }
 
 /// Nothing of the document is left on any node, and stays away.
@@ -22,7 +23,7 @@ async fn is_gone(cluster: &Cluster, nodes: usize, name: &str) {
 async fn in_sync(cluster: &Cluster) {
     for at in 0..cluster.nodes.len() {
         for other in cluster.network.names.iter().filter(|name| **name != cluster.network.names[at]) {
-            let _ = cluster.db(at).pull_from(&other.as_str().into(), true).await;
+            let _ = cluster.db(at).pulls().pull_from(&other.as_str().into(), true).await;
         }
     }
 }
@@ -72,7 +73,7 @@ async fn a_purged_leaf_takes_its_ancestors_along_where_only_they_are() {
         cluster.heal().await;
         is_gone(&cluster, 3, "a").await;
         assert_eq!(own_leaves(&cluster.db(2), "kept").await.len(), 1);
-        let told = cluster.db(2).purge_infos().await.unwrap();
+        let told = cluster.db(2).maintenance().purge_infos().await.unwrap();
         assert!(told.iter().all(|info| info.revs == [second.clone()]), "{told:?}");
         let again = write(&cluster.db(2), "a", "{}", Some(3)).await.unwrap();
         assert_eq!((again.rev, again.copies), (first, 3));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::seq::SeqEntry;
+use crate::coordinator::{ReadOperations, RebalanceOperations, RepairOperations, WriteOperations};
 
 /// Shards get files of their own soon.
 fn options() -> StorageOptions {
@@ -82,7 +83,7 @@ async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
     let alone = write(&cluster.db(0), "alone", r#"{"v":1}"#, Some(1)).await.unwrap();
     assert_eq!(alone.copies, 1);
     write(&cluster.db(0), "_local/alone", r#"{"v":1}"#, Some(1)).await.unwrap();
-    cluster.db(1).purge(vec![(id("purged"), vec![purged])]).await.unwrap();
+    cluster.db(1).maintenance().purge(vec![(id("purged"), vec![purged])]).await.unwrap();
     write(&cluster.db(1), "meanwhile", "{}", None).await.unwrap();
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
@@ -94,7 +95,7 @@ async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
         for (name, leaves) in [("meanwhile", 1), ("d0000", 1), ("purged", 0)] {
             assert_eq!(own_leaves(&db, name).await.len(), leaves, "{name} on node {at}");
         }
-        let copy = db.own_copy(0).await.unwrap().unwrap().shard;
+        let copy = db.replicas().own_copy(0).await.unwrap().unwrap().shard;
         eventually(|| async { copy.local_get(&id("_local/alone")).await.unwrap().is_some() }).await;
     }
     let aside = cluster.nodes[0].world.dir.path().join("quarantine").join(own_file(damaged));
@@ -107,13 +108,13 @@ async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
 #[tokio::test]
 async fn a_reader_of_a_copy_that_was_made_anew_misses_nothing() {
     let mut cluster = with_files(3).await;
-    let before = cluster.db(0).own_copy(0).await.unwrap().unwrap().replica_position();
+    let before = cluster.db(0).replicas().own_copy(0).await.unwrap().unwrap().replica_position();
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
     cluster.heal().await;
     let db = cluster.db(0);
     replaced(&cluster, 0, damaged).await;
-    let copy = db.own_copy(0).await.unwrap().unwrap();
+    let copy = db.replicas().own_copy(0).await.unwrap().unwrap();
     let ReplicaPosition { shard, epoch, position, .. } = before;
     assert_ne!((copy.replica_position().shard, copy.replica_position().epoch), (shard, epoch));
     let end = db.map().range(0).end;
@@ -129,7 +130,7 @@ async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
     restart(&mut cluster, 0, all_blocks).await;
     cluster.cut(&[2]);
     eventually(|| async {
-        cluster.db(0).own_copy(0).await.is_err() && cluster.nodes[0].coordinator.rebuild_all().await
+        cluster.db(0).replicas().own_copy(0).await.is_err() && cluster.nodes[0].coordinator.rebuild_all().await
     })
     .await;
     assert_eq!(shard(&cluster, 0), damaged, "a node is away");
@@ -137,7 +138,10 @@ async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
     cluster.cut(&[]);
     for at in [0, 1] {
         let coordinator = &cluster.nodes[at].coordinator;
-        eventually(|| async { cluster.db(at).own_copy(0).await.is_err() && coordinator.rebuild_all().await }).await;
+        eventually(|| async {
+            cluster.db(at).replicas().own_copy(0).await.is_err() && coordinator.rebuild_all().await
+        })
+        .await;
     }
     assert_eq!((shard(&cluster, 0), shard(&cluster, 1)), (damaged, other), "two are damaged");
 }
@@ -147,7 +151,7 @@ async fn the_only_copy_is_never_made_anew() {
     let mut cluster = with_files(1).await;
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
-    assert!(cluster.db(0).own_copy(0).await.is_err());
+    assert!(cluster.db(0).replicas().own_copy(0).await.is_err());
     assert!(!cluster.nodes[0].coordinator.rebuild_all().await, "there is nothing to wait for");
     assert_eq!(shard(&cluster, 0), damaged);
     assert!(store_file(&cluster.nodes[0].world, damaged).exists());
@@ -162,7 +166,7 @@ async fn a_copy_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart(
     // As soon as it is begun the others are gone.
     let is_replaced = || cluster.nodes[0].world.storage.damage().replaced() == 1;
     eventually(|| async {
-        let begun = cluster.db(0).own_copy(0).await.is_err() && shard(&cluster, 0) != damaged;
+        let begun = cluster.db(0).replicas().own_copy(0).await.is_err() && shard(&cluster, 0) != damaged;
         if begun {
             cluster.cut(&[1, 2]);
         }
@@ -170,10 +174,13 @@ async fn a_copy_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart(
     })
     .await;
     // Else it was filled before they were gone.
-    let waits = !is_replaced() && cluster.db(0).own_copy(0).await.is_err();
+    let waits = !is_replaced() && cluster.db(0).replicas().own_copy(0).await.is_err();
     restart(&mut cluster, 0, |_| {}).await;
-    if waits && cluster.db(0).own_copy(0).await.is_err() {
-        assert!(cluster.db(0).fetch(&id("d0000"), Want::Winner).await.is_err(), "it would say that there is none");
+    if waits && cluster.db(0).replicas().own_copy(0).await.is_err() {
+        assert!(
+            cluster.db(0).documents().fetch(&id("d0000"), Want::Winner).await.is_err(),
+            "it would say that there is none"
+        );
         cluster.heal().await;
         replaced(&cluster, 0, damaged).await;
     }
@@ -190,7 +197,7 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
         write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
     }
     let (db, Node { world, coordinator, .. }) = (cluster.db(0), &cluster.nodes[0]);
-    let from = db.own_copy(0).await.unwrap().unwrap().shard;
+    let from = db.replicas().own_copy(0).await.unwrap().unwrap().shard;
     let keys = keys_of(world, &db, b'd').await;
     spoil(world, keys[1].clone(), Some(vec![0xff; 3])).await;
     let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
@@ -199,7 +206,7 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
         .await
         .unwrap();
     fresh.purge(vec![(id("purged"), vec![purged])]).await.unwrap();
-    let recovered = db.recover(0, &from, &own).await.unwrap();
+    let recovered = db.replica_rebuild().recover(0, &from, &own).await.unwrap();
     assert_eq!(recovered.taken, 2, "{recovered:?}");
     assert!(recovered.told.iter().all(|line| line == "document b: nobody has it"), "{recovered:?}");
     for (name, there) in [("a", true), ("b", false), ("c", true), ("purged", false)] {
@@ -220,7 +227,7 @@ async fn begin(cluster: &Cluster, range: usize) {
     let db = cluster.db(0);
     let shard = db.layout().placed.shard(range).unwrap();
     cluster.nodes[0].coordinator.begin_rebuild(shard, "a test").await.unwrap();
-    assert!(db.own_copy(range).await.is_err(), "it is not filled");
+    assert!(db.replicas().own_copy(range).await.is_err(), "it is not filled");
 }
 
 async fn filled(cluster: &Cluster) {
@@ -246,7 +253,7 @@ async fn a_range_that_is_split_before_its_copy_is_filled_gets_two_halves_that_ar
     for at in 0..3 {
         eventually(|| async { cluster.db(at).map().numbers() == 3 }).await;
     }
-    assert!(cluster.db(0).own_copy(1).await.is_err() && cluster.db(0).own_copy(2).await.is_err());
+    assert!(cluster.db(0).replicas().own_copy(1).await.is_err() && cluster.db(0).replicas().own_copy(2).await.is_err());
     filled(&cluster).await;
     for name in names.iter().map(String::as_str).chain(["alone"]) {
         assert_eq!(own_leaves(&cluster.db(0), name).await.len(), 1, "{name}");
@@ -279,7 +286,7 @@ async fn a_range_that_is_split_while_its_copy_is_damaged_gets_two_halves_that_ar
 async fn what_was_purged_and_written_again_with_its_revision_is_filled_in() {
     let cluster = three(1).await;
     let first = write(&cluster.db(1), "a", "{}", Some(3)).await.unwrap().rev;
-    cluster.db(1).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    cluster.db(1).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     for at in 0..3 {
         eventually(|| async { own_leaves(&cluster.db(at), "a").await.is_empty() }).await;
     }
@@ -307,9 +314,9 @@ async fn what_the_damaged_copy_alone_had_purged_keeps_it_from_nothing_and_is_pur
 async fn a_purge_that_the_others_have_taken_in_is_not_done_again_when_its_copy_is_made_anew() {
     let cluster = three(1).await;
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    cluster.db(0).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     for at in [1, 2] {
-        eventually(|| async { cluster.db(at).pull_from(&"n1@h".into(), false).await.is_ok() }).await;
+        eventually(|| async { cluster.db(at).pulls().pull_from(&"n1@h".into(), false).await.is_ok() }).await;
         let own = copy(&cluster, at).await;
         own.compact(0, crate::shard::Pace::new(&cluster.nodes[at].world.env, 1000)).await.unwrap();
         assert_eq!(own.purge_infos(0, 9).await.unwrap(), []);
@@ -331,7 +338,7 @@ async fn a_copy_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_
     begin(&cluster, 0).await;
     let (coordinator, node) = (&cluster.nodes[0].coordinator, Arc::clone(&cluster.nodes[0].coordinator.context().node));
     eventually(|| async { !coordinator.rebuild_begun().await }).await;
-    assert!(cluster.db(0).own_copy(0).await.is_ok(), "it counts");
+    assert!(cluster.db(0).replicas().own_copy(0).await.is_ok(), "it counts");
     for other in &cluster.nodes {
         assert_eq!(other.coordinator.context().rank(&node), Some(1));
     }
@@ -399,10 +406,10 @@ async fn a_copy_that_is_away_keeps_those_of_other_ranges_from_no_compaction_and_
     let old = write(&db, &name, "{}", Some(3)).await.unwrap().rev;
     write(&db, &name, &format!(r#"{{"_rev":"{old}","v":2}}"#), Some(3)).await.unwrap();
     begin(&cluster, ranges[0]).await;
-    db.compact_all().await.unwrap();
-    let copy = db.own_copy(ranges[1]).await.unwrap().unwrap().shard;
+    db.compaction().compact_all().await.unwrap();
+    let copy = db.replicas().own_copy(ranges[1]).await.unwrap().unwrap().shard;
     let found = copy.fetch(vec![(id(&name), Want::Revision(old))]).await.unwrap().pop().flatten().unwrap();
     assert!(found.found[0].1.is_none(), "its body is gone");
-    let view = db.view(&id("_design/d"), "v").await.unwrap();
+    let view = db.queries().view(&id("_design/d"), "v").await.unwrap();
     assert_eq!(view.own_indexes().await.unwrap().len(), 1);
 }

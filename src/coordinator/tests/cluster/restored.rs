@@ -5,7 +5,7 @@ use super::*;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::write::spread::merge_into;
-use crate::coordinator::{replica::repair, replica::sync_points};
+use crate::coordinator::{RepairOperations, WriteOperations, replica::repair, replica::sync_points};
 use crate::limits;
 use crate::shard::{Pace, ShardCopy};
 
@@ -23,7 +23,7 @@ async fn in_sync(cluster: &Cluster) {
     for at in 0..cluster.nodes.len() {
         for other in (0..cluster.nodes.len()).filter(|other| *other != at) {
             let node: Arc<str> = cluster.network.names[other].as_str().into();
-            eventually(|| async { cluster.db(at).pull_from(&node, false).await.is_ok() }).await;
+            eventually(|| async { cluster.db(at).pulls().pull_from(&node, false).await.is_ok() }).await;
         }
     }
 }
@@ -42,7 +42,7 @@ async fn a_write_that_reaches_a_copy_after_the_purge_of_its_revision_brings_noth
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    let own = cluster.db(0).own_copy(0).await.unwrap().unwrap();
+    let own = cluster.db(0).replicas().own_copy(0).await.unwrap().unwrap();
     let late = planted("a", &[&first.to_string()], false);
     let merge = || {
         let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
@@ -50,7 +50,7 @@ async fn a_write_that_reaches_a_copy_after_the_purge_of_its_revision_brings_noth
         async move { merge_into(&copy, &[late], &source).await.unwrap().stored }
     };
     assert_eq!(merge().await, [true], "it came twice");
-    cluster.db(1).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    cluster.db(1).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     assert_eq!(merge().await, [false]);
     in_sync(&cluster).await;
     for at in 0..3 {
@@ -71,7 +71,7 @@ async fn what_was_purged_and_is_written_again_is_stored_by_all_copies_at_once() 
         let cluster = Cluster::new(3).await;
         cluster.create(0, 1, 3).await.unwrap();
         let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-        cluster.db(1).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+        cluster.db(1).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
         if is_cut {
             // The primary has no record of the purge any more; it has heard of it from the others.
             in_sync(&cluster).await;
@@ -90,7 +90,7 @@ async fn purges_of_a_restored_copy_are_not_done_again_by_those_who_heard_of_them
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    cluster.db(0).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     in_sync(&cluster).await;
     let backup = cluster.nodes[1].world.copy_of_data();
     assert_eq!(write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev, first);
@@ -130,7 +130,7 @@ async fn purges_that_were_heard_of_before_a_copy_was_restored_are_not_taken_for_
     // The other one does not hear of it at first.
     cluster.deafen(&["n1@h"]);
     cluster.cut(&[]);
-    let early = cluster.db(0).pull_from(&"n2@h".into(), true).await;
+    let early = cluster.db(0).pulls().pull_from(&"n2@h".into(), true).await;
     assert!(early.is_err() && own_leaves(&cluster.db(0), "since").await.is_empty(), "{early:?}");
     cluster.deafen(&[]);
     cluster.heal().await;
@@ -167,10 +167,10 @@ async fn no_point_is_noted_in_an_epoch_that_was_not_told() {
     copy(&cluster, 1).await.edit(edits).await.unwrap();
     let last = keys_of(&cluster.nodes[1].world, &cluster.db(1), b'd').await.pop().unwrap();
     spoil(&cluster.nodes[1].world, last, Some(vec![0xff; 3])).await;
-    drop(cluster.db(0).pull_from(&"n2@h".into(), false).await);
+    drop(cluster.db(0).pulls().pull_from(&"n2@h".into(), false).await);
     let own = copy(&cluster, 0).await;
     let point = sync_points::pulled(&own, "n2@h").await.unwrap().unwrap();
-    let replica_position = cluster.db(1).own_copy(0).await.unwrap().unwrap().replica_position();
+    let replica_position = cluster.db(1).replicas().own_copy(0).await.unwrap().unwrap().replica_position();
     assert_eq!(point.from_epoch, replica_position.epoch, "the first page");
     assert!(point.from < replica_position.position, "and not the second");
     let told = sync_points::epochs_of(&own, "n2@h").await.unwrap();
@@ -226,7 +226,7 @@ async fn a_copy_filled_when_records_of_purges_were_gone_knows_one_that_missed_th
     restart(&mut cluster, 2).await;
     // Those two only: nobody is there who could tell the restored copy by a record of its own.
     cluster.cut(&[0]);
-    let early = cluster.db(1).pull_from(&"n3@h".into(), false).await;
+    let early = cluster.db(1).pulls().pull_from(&"n3@h".into(), false).await;
     assert!(early.is_err() && own_leaves(&cluster.db(1), "old").await.is_empty(), "{early:?}");
     cluster.heal().await;
     ends_with(&cluster, &[("stays", "1-c")]).await;

@@ -1,6 +1,7 @@
 //! Settings of a database that reach some of the nodes.
 
 use super::*;
+use crate::coordinator::WriteOperations;
 
 #[tokio::test]
 async fn a_setting_that_only_this_node_has_is_of_unknown_outcome_and_spreads() {
@@ -9,7 +10,7 @@ async fn a_setting_that_only_this_node_has_is_of_unknown_outcome_and_spreads() {
     let names = ["n2@h", "n3@h"];
     cluster.network.mute.lock().unwrap().insert(names[0].to_owned());
     cluster.deafen(&names);
-    let error = cluster.db(0).set_revs_limit(5).await;
+    let error = cluster.db(0).settings().set_revs_limit(5).await;
     assert!(matches!(error, Err(SettingError::Undecided { answered: 1, copies: 3 })), "{error:?}");
     assert_eq!((cluster.db(0).revs_limit(), cluster.db(1).revs_limit()), (5, 1000));
     cluster.network.mute.lock().unwrap().clear();

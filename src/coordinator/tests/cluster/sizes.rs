@@ -2,6 +2,7 @@
 
 use super::super::convergence::{catch_up, planted};
 use super::*;
+use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::document::draft::PreparedBody;
 use crate::limits;
 use crate::shard::{Edit, LocalDocument};
@@ -91,7 +92,7 @@ async fn a_large_bulk_request_goes_to_other_nodes_in_steps() {
     let text = format!("{{\"text\":\"{}\"}}", "x".repeat(limits::EDIT_BYTES_PER_STEP / 4));
     let requests = (0..20).map(|n| super::super::request(&format!("d{n}"), &text)).collect();
     let options = WriteOptions { w: Some(2), ..WriteOptions::default() };
-    for done in cluster.db(1).write(requests, options).await.unwrap() {
+    for done in cluster.db(1).writer().write(requests, options).await.unwrap() {
         assert_eq!(done.unwrap().written, Written::Quorum);
     }
     assert!(is_same(&cluster).await);
@@ -108,14 +109,14 @@ async fn a_read_of_many_large_documents_ends_where_they_have_the_bytes_that_it_h
     for (at, r) in [(0, Some(1)), (1, Some(2))] {
         let (mut left, mut reads) = (wants.as_slice(), 0);
         while !left.is_empty() {
-            let found = cluster.db(at).fetch_first(left, r, 5 * bytes).await.unwrap();
+            let found = cluster.db(at).documents().fetch_first(left, r, 5 * bytes).await.unwrap();
             assert!((1..=5).contains(&found.len()), "{}", found.len());
             assert!(found.iter().all(|found| found.as_ref().is_some_and(|found| found.bytes() > bytes)));
             (left, reads) = (&left[found.len()..], reads + 1);
         }
         assert_eq!(reads, 5);
         // One that is larger than that comes all the same.
-        assert_eq!(cluster.db(at).fetch_first(&wants, r, 10).await.unwrap().len(), 1);
+        assert_eq!(cluster.db(at).documents().fetch_first(&wants, r, 10).await.unwrap().len(), 1);
     }
 }
 
@@ -126,7 +127,7 @@ async fn a_database_that_cannot_be_compared_keeps_no_other_from_it() {
     let options = CreateOptions { q: Some(1), n: Some(2), ..CreateOptions::default() };
     cluster.nodes[0].coordinator.create_database("awry", options).await.unwrap();
     let bad = cluster.nodes[0].coordinator.database("awry").unwrap();
-    bad.own_copy(0).await.unwrap().unwrap().shard.edit(vec![planted("d", &["1-a"], false)]).await.unwrap();
+    bad.replicas().own_copy(0).await.unwrap().unwrap().shard.edit(vec![planted("d", &["1-a"], false)]).await.unwrap();
     plant_all(&cluster, 0, vec![planted("d", &["1-a"], false)]).await;
     *cluster.network.refused.lock().unwrap() = Some("awry");
     let node: Arc<str> = cluster.network.names[0].as_str().into();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::coordinator::replica::floor::Floor;
 use crate::coordinator::replica::token::{Held, Mark, Written as WrittenTo};
+use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
 use crate::document::collate::Collator;
 use crate::document::json::{Value, parse};
 use crate::index::mango::catalogue::FieldIndex;
@@ -21,7 +22,7 @@ async fn one_ahead() -> (Cluster, Token) {
     }
     let (db, before) = (cluster.db(0), copy(&cluster, 0).await);
     plant(&before, "a", &["1-a"], false).await;
-    let own = db.own_copy(0).await.unwrap().unwrap();
+    let own = db.replicas().own_copy(0).await.unwrap().unwrap();
     let held = Held { only: false, marks: vec![Mark::of(own.replica_position())] };
     let token = Token::of("db", db.instance(), [WrittenTo { range: db.map().range(0), held }]);
     (cluster, token)
@@ -32,7 +33,7 @@ async fn floor(cluster: &Cluster, at: usize, token: &Token) -> Result<Arc<Floor>
 }
 
 async fn listed(db: &Arc<Database>, keys: KeyBounds) -> bool {
-    let mut list = db.all_docs(AllDocsQuery { keys, ..AllDocsQuery::default() }).await.unwrap();
+    let mut list = db.lists().all_docs(AllDocsQuery { keys, ..AllDocsQuery::default() }).await.unwrap();
     let mut found = false;
     while let Some(page) = list.next().await.unwrap() {
         found |= page.iter().any(|row| matches!(row, AllDocsRow::Found { id, .. } if id.as_str() == "a"));
@@ -42,7 +43,7 @@ async fn listed(db: &Arc<Database>, keys: KeyBounds) -> bool {
 
 async fn in_view(db: &Arc<Database>, update: Update) -> bool {
     let query = ViewQuery { update, ..crate::coordinator::tests::views::query(None, false) };
-    let mut rows = db.view(&id("_design/d"), "v").await.unwrap().begin(query).await.unwrap();
+    let mut rows = db.queries().view(&id("_design/d"), "v").await.unwrap().begin(query).await.unwrap();
     let mut found = false;
     while let Some(page) = rows.next().await.unwrap() {
         found |= page.iter().any(|row| row.row.id.as_str() == "a");
@@ -57,7 +58,7 @@ async fn found(db: &Arc<Database>, by_index: bool) -> bool {
     let index = by_index.then_some(FieldIndex { ddoc, name, partitioned: false, columns, filter });
     let query =
         FindQuery { request: Arc::new(request), after: None, index, partition: None, collator: Collator::new() };
-    let mut hits = db.find(query).await.unwrap();
+    let mut hits = db.queries().find(query).await.unwrap();
     let mut count = 0;
     while let Some(page) = hits.next(10).await.unwrap() {
         count += page.hits.len();
@@ -66,7 +67,7 @@ async fn found(db: &Arc<Database>, by_index: bool) -> bool {
 }
 
 async fn changed(db: &Arc<Database>) -> bool {
-    let mut feed = db.changes(ChangesQuery::default()).await.unwrap();
+    let mut feed = db.feeds().changes(ChangesQuery::default()).await.unwrap();
     let mut found = false;
     while let Some(page) = feed.next().await.unwrap() {
         found |= page.iter().any(|row| row.id.as_str() == "a");
@@ -84,7 +85,7 @@ async fn shown(db: &Arc<Database>) -> Vec<bool> {
         found(db, false).await,
         found(db, true).await,
         changed(db).await,
-        db.fetch_from(&id("a"), Want::Winner, Some(1)).await.unwrap().is_some(),
+        db.documents().fetch_from(&id("a"), Want::Winner, Some(1)).await.unwrap().is_some(),
     ]
 }
 
@@ -101,7 +102,7 @@ async fn reads_with_a_token_show_the_write_where_the_copy_here_lacks_it() {
     }
     // A majority is asked all the same, and what it knows besides is shown.
     let floor = floor(&cluster, 1, &token).await.unwrap();
-    let agreed = cluster.db(1).above(&floor).fetch_agreed(&id("b"), Want::Winner, None).await.unwrap();
+    let agreed = cluster.db(1).above(&floor).documents().fetch_agreed(&id("b"), Want::Winner, None).await.unwrap();
     assert!(agreed.0.is_some() && agreed.1 == 2);
 }
 
@@ -130,8 +131,8 @@ async fn a_token_names_every_copy_that_was_waited_for() {
     let edits = (0..40).map(|n| request(&format!("d{n}"), "{}")).collect();
     let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
     let done: Vec<WriteDone> =
-        cluster.db(0).write(edits, options).await.unwrap().into_iter().map(Result::unwrap).collect();
-    let token = Token::parse(&cluster.db(0).token(&done).unwrap()).unwrap();
+        cluster.db(0).writer().write(edits, options).await.unwrap().into_iter().map(Result::unwrap).collect();
+    let token = Token::parse(&cluster.db(0).writer().token(&done).unwrap()).unwrap();
     let db = cluster.db(0);
     let writes = token.writes("db", db.instance()).unwrap();
     assert_eq!(writes.len(), 4, "one entry for each range");
@@ -150,7 +151,7 @@ async fn a_token_of_a_purge_counts_for_the_copies_that_purged() {
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     cluster.deafen(&["n2@h"]);
-    let ((removed, _), token) = cluster.db(0).purge_with_token(vec![(id("a"), vec![rev])]).await.unwrap();
+    let ((removed, _), token) = cluster.db(0).maintenance().purge_with_token(vec![(id("a"), vec![rev])]).await.unwrap();
     assert_eq!(removed[0].1.len(), 1);
     let token = Token::parse(&token.unwrap()).unwrap();
     let writes = token.writes("db", cluster.db(0).instance()).unwrap().to_vec();
@@ -162,8 +163,8 @@ async fn a_token_of_a_purge_counts_for_the_copies_that_purged() {
 #[tokio::test]
 async fn a_token_from_before_a_split_holds_after_it() {
     let (_world, coordinator, db) = database(1).await;
-    let done = db.write_one(request("a", "{}"), WriteOptions::default()).await.unwrap();
-    let token = Token::parse(&db.token([&done]).unwrap()).unwrap();
+    let done = db.writer().write_one(request("a", "{}"), WriteOptions::default()).await.unwrap();
+    let token = Token::parse(&db.writer().token([&done]).unwrap()).unwrap();
     db.follow(db.map_record().with_split(0).unwrap()).await.unwrap();
     assert_eq!(db.map().live().len(), 2);
     let floor = coordinator.floor("db", &token).await.unwrap().expect("a token of this database");

@@ -9,6 +9,7 @@ use crate::coordinator::replica::calls::Info;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{Origin, merge_missing};
+use crate::coordinator::{RepairOperations, WriteOperations};
 use crate::document::draft::PreparedBody;
 use crate::document::rev_tree::RevPath;
 use crate::shard::{Edit, EditOp};
@@ -65,7 +66,7 @@ async fn collected(cluster: &Cluster, name: &str) {
 }
 
 async fn copy_at(cluster: &Cluster, at: usize) -> crate::shard::ShardCopy {
-    cluster.db(at).own_copy(0).await.unwrap().unwrap().shard
+    cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap().shard
 }
 
 async fn markers(cluster: &Cluster) -> u64 {
@@ -104,7 +105,7 @@ async fn all_copies_collect_a_tombstone_and_a_document_begins_anew_when_they_hav
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "stays").await.len(), 1);
         assert_eq!(copy_at(&cluster, at).await.info().await.unwrap().doc_del_count, 0);
-        assert_eq!(cluster.db(at).purge_infos().await.unwrap(), Vec::new(), "it was no purge");
+        assert_eq!(cluster.db(at).maintenance().purge_infos().await.unwrap(), Vec::new(), "it was no purge");
     }
     eventually(|| async {
         look(&cluster).await;
@@ -256,7 +257,7 @@ async fn a_restored_copy_to_before_another_one_was_moved_brings_nothing_back() {
 /// Whether a copy holds a document, also one that is not filled yet.
 async fn is_taken_in(cluster: &Cluster, at: usize, name: &str) -> bool {
     let Ok(database) = cluster.nodes[at].coordinator.database("db") else { return false };
-    let Ok(Some(own)) = database.own_copy_to_fill(&database.layout(), 0).await else { return false };
+    let Ok(Some(own)) = database.replicas().own_copy_to_fill(&database.layout(), 0).await else { return false };
     own.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap()[0].is_some()
 }
 
@@ -326,7 +327,7 @@ async fn a_restored_copy_that_waits_keeps_nobody_out_of_step() {
     let old: Arc<str> = cluster.network.names[2].as_str().into();
     let context = cluster.nodes[0].coordinator.context();
     eventually(|| async { context.rank(&old).is_some() }).await;
-    cluster.db(0).pull_from(&old, false).await.unwrap();
+    cluster.db(0).pulls().pull_from(&old, false).await.unwrap();
     assert_eq!(context.rank(&context.node), Some(0));
     assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 0);
     assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 1, "it may be what the one that is away knows");
@@ -340,7 +341,7 @@ async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
-    cluster.db(1).pull_copy(0, &cluster.network.names[0].as_str().into()).await.unwrap();
+    cluster.db(1).pulls().pull_copy(0, &cluster.network.names[0].as_str().into()).await.unwrap();
     let (db, Node { world, coordinator, .. }) = (cluster.db(0), &cluster.nodes[0]);
     for (forgot, taken) in [(true, 0), (false, 1)] {
         let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
@@ -351,7 +352,7 @@ async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_
         }
         let own =
             crate::coordinator::replica::range_copy::OwnCopy::of(fresh, &coordinator.context().epochs).await.unwrap();
-        assert_eq!(db.recover(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
+        assert_eq!(db.replica_rebuild().recover(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
     }
 }
 
@@ -359,7 +360,7 @@ async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_
 async fn a_copy_that_collected_something_takes_nothing_from_reads() {
     let cluster = with_tombstone(Engine::Memory).await;
     collected(&cluster, "a").await;
-    let own = cluster.db(0).own_copy(0).await.unwrap().unwrap();
+    let own = cluster.db(0).replicas().own_copy(0).await.unwrap().unwrap();
     let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
     let edit = merge("a", "1-0123456789abcdef0123456789abcdef");
     let merge = |origin| {

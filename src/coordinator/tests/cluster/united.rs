@@ -5,6 +5,7 @@ use super::super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::backup::{BackupError, Extent, LeftOut, dump, snapshot_node};
 use crate::coordinator::topology::record::{self, Record};
+use crate::coordinator::{ReadOperations, RepairOperations, WriteOperations};
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
 
@@ -95,7 +96,10 @@ async fn superseded_instances_stays_until_a_majority_has_it_and_over_a_restart()
     cluster.united("d").await;
     cluster.united("e").await;
     let db = cluster.db(2);
-    assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
+    assert_eq!(
+        db.documents().get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body,
+        r#"{"v":1}"#
+    );
 }
 
 fn is_damaged(merged: Result<(), WriteError>) -> bool {
@@ -147,7 +151,7 @@ async fn stays_with_damage(kind: u8, value: &[u8]) -> Cluster {
 
 async fn local(cluster: &Cluster, name: &str) -> Option<LocalDocument> {
     let db = cluster.db(0);
-    db.get_local_by(&db.layout(), &id(name), None).await.unwrap()
+    db.documents().get_local_by(&db.layout(), &id(name), None).await.unwrap()
 }
 
 /// Neither it nor any behind it was written.
@@ -181,7 +185,7 @@ async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damage
     coordinator.create_database("other", options).await.unwrap();
     let other = coordinator.database("other").unwrap();
     attach(&other, "attached", &Bytes::from(vec![7; 600_000])).await;
-    let from = other.own_copy(0).await.unwrap().unwrap().shard;
+    let from = other.replicas().own_copy(0).await.unwrap().unwrap().shard;
     plant(&from, "attached", &["1-a"], false).await;
     for n in 0..100 {
         plant(&from, "many", &[&format!("1-{n:032x}")], false).await;
@@ -195,7 +199,7 @@ async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damage
     damaged[400_000] ^= 1;
     std::fs::write(&file, damaged).unwrap();
     cluster.network.calls.store(0, Ordering::Relaxed);
-    let merged = cluster.db(0).merge_superseded(&from).await;
+    let merged = cluster.db(0).superseded_merge().merge_superseded(&from).await;
     assert!(is_damaged(merged));
     let calls = cluster.network.calls.load(Ordering::Relaxed);
     assert!(calls < 100, "{calls} calls");
@@ -208,7 +212,7 @@ async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damage
 async fn a_write_whose_database_gives_way_behind_a_silent_primary_is_not_answered_as_if_nothing_was_written() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
-    let primaries = cluster.db(0).nodes_of(0);
+    let primaries = cluster.db(0).replicas().nodes_of(0);
     let writer = cluster.network.names.iter().position(|name| **name == *primaries[1]).unwrap();
     cluster.network.mute.lock().unwrap().insert(primaries[0].to_string());
     let db = cluster.db(writer);
@@ -228,7 +232,7 @@ async fn what_others_hold_counts_where_the_copy_of_the_node_that_was_asked_is_go
     let register = LocalRegister { stamp: Stamp { counter: 1, by: 1 }, document };
     let db = cluster.db(0);
     db.mark_gone();
-    assert_eq!(db.merge_local(&id("_local/l"), register).await, (Some(Written::Quorum), 2));
+    assert_eq!(db.locals().merge_local(&id("_local/l"), register).await, (Some(Written::Quorum), 2));
 }
 
 /// A snapshot of all databases left out one whose name went over to another one meanwhile, or took what was not filled.
@@ -279,7 +283,7 @@ async fn what_was_purged_behind_a_split_does_not_come_back_from_superseded_insta
     for at in [0, 1] {
         cluster.db(at).follow(split.clone()).await.unwrap();
     }
-    assert_eq!(cluster.db(0).purge(vec![(id("purged"), vec![purged])]).await.unwrap().1, Written::Quorum);
+    assert_eq!(cluster.db(0).maintenance().purge(vec![(id("purged"), vec![purged])]).await.unwrap().1, Written::Quorum);
     write(&cluster.db(0), "d", "{}", Some(2)).await.unwrap();
     let older = cluster.older(0);
     for node in &cluster.nodes {
@@ -381,11 +385,11 @@ async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String
     cluster.create(0, 1, 3).await.unwrap();
     let (db, content) = (cluster.db(0), Bytes::from(vec![7; 300_000]));
     let options = UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
-    let mut upload = db.upload(&id("d"), options).await.unwrap();
+    let mut upload = db.attachments().upload(&id("d"), options).await.unwrap();
     upload.write(content.clone()).await.unwrap();
     let staged = upload.finish().await.unwrap();
     let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
-    db.put_attachment(&id("d"), "f", None, staged, options).await.unwrap();
+    db.attachments().put_attachment(&id("d"), "f", None, staged, options).await.unwrap();
     let mut older = cluster.older(0);
     let nodes = copies(&cluster, &older.by_range.as_ref().unwrap()[0]);
     (older.n, older.by_range) = (nodes.len() as u32, Some(vec![nodes.clone()]));
@@ -400,9 +404,9 @@ async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String
     }
     for at in 0..4 {
         let db = cluster.db(at);
-        let found = db.fetch(&id("d"), Want::Winner).await.unwrap().unwrap();
+        let found = db.documents().fetch(&id("d"), Want::Winner).await.unwrap().unwrap();
         let attachment = found.found[0].1.as_ref().unwrap().attachments[0].clone();
-        assert_eq!(db.attachment_bytes(&id("d"), &attachment, true).await.unwrap(), content);
+        assert_eq!(db.documents().attachment_bytes(&id("d"), &attachment, true).await.unwrap(), content);
     }
 }
 

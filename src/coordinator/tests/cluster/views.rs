@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::coordinator::tests::views::query as view_query;
+use crate::coordinator::{ReadOperations, WriteOperations};
 
 #[tokio::test]
 async fn a_view_is_the_same_on_a_node_without_copies() {
@@ -12,7 +13,7 @@ async fn a_view_is_the_same_on_a_node_without_copies() {
         write(&cluster.db(0), &format!("d{n}"), &format!(r#"{{"n":{n}}}"#), None).await.unwrap();
     }
     for at in 0..3 {
-        let view = cluster.db(at).view(&id("_design/v"), "v").await.unwrap();
+        let view = cluster.db(at).queries().view(&id("_design/v"), "v").await.unwrap();
         let query = ViewQuery { skip: 1, limit: 3, likely: 3, update_seq: true, ..view_query(None, false) };
         let mut rows = view.begin(query).await.unwrap();
         assert_eq!((rows.total_rows, rows.offset), (5, 1));
@@ -33,7 +34,7 @@ async fn groups_are_the_same_on_a_node_without_copies() {
         write(&cluster.db(0), &format!("d{n}"), &format!(r#"{{"n":{n}}}"#), None).await.unwrap();
     }
     let groups = async |at: usize, name: &str| {
-        let view = cluster.db(at).view(&id("_design/v"), name).await.unwrap();
+        let view = cluster.db(at).queries().view(&id("_design/v"), name).await.unwrap();
         let mut rows = view.begin(view_query(Some(Grouping::Level(1)), false)).await.unwrap();
         let (mut out, mut page) = (Vec::new(), rows.next_groups().await.unwrap());
         while let Some(groups) = page {
@@ -62,9 +63,9 @@ async fn groups_go_on_with_another_copy() {
     // More than a range gives at once.
     let count = 5 * crate::limits::GROUPS_PER_PAGE;
     let docs = (0..count).map(|n| request(&format!("d{n}"), &format!(r#"{{"n":{n}}}"#))).collect();
-    assert!(cluster.db(0).write(docs, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    assert!(cluster.db(0).writer().write(docs, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     for gone in [1, 2] {
-        let view = cluster.db(0).view(&id("_design/v"), "v").await.unwrap();
+        let view = cluster.db(0).queries().view(&id("_design/v"), "v").await.unwrap();
         let mut rows = view.begin(view_query(Some(Grouping::Exact), false)).await.unwrap();
         let mut found = rows.next_groups().await.unwrap().unwrap();
         cluster.cut(&[gone]);
@@ -86,7 +87,7 @@ async fn a_view_that_fails_fails_the_others_on_a_node_without_copies() {
     write(&cluster.db(0), "_design/v", &format!(r#"{{"views":{{{views}}}}}"#), None).await.unwrap();
     write(&cluster.db(0), "bad", r#"{"n":"x"}"#, None).await.unwrap();
     for at in 0..3 {
-        let view = cluster.db(at).view(&id("_design/v"), "plain").await.unwrap();
+        let view = cluster.db(at).queries().view(&id("_design/v"), "plain").await.unwrap();
         let begun = view.begin(view_query(None, false)).await.map(|rows| rows.total_rows);
         let Err(error) = begun else { panic!("node {at}") };
         assert!(format!("{error:?}").contains("non-numeric _stats input"), "node {at}: {error:?}");
@@ -106,7 +107,7 @@ async fn documents_of_rows_are_read_as_many_at_a_time_as_there_is_memory_for() {
         write(&cluster.db(0), &format!("d{n}"), &text, None).await.unwrap();
     }
     for at in 0..3 {
-        let view = cluster.db(at).view(&id("_design/v"), "v").await.unwrap();
+        let view = cluster.db(at).queries().view(&id("_design/v"), "v").await.unwrap();
         let query = ViewQuery { include_docs: true, limit: 7, ..view_query(None, false) };
         let mut rows = view.begin(query).await.unwrap();
         let (mut names, mut most) = (Vec::new(), 0);
@@ -129,20 +130,20 @@ async fn etags_of_lists_and_feeds_end_with_the_replica_that_is_read() {
     let at = |name: &String| cluster.network.names.iter().position(|own| own == name).unwrap();
     let reader = (0..3).find(|n| !holders.iter().any(|name| at(name) == *n)).unwrap();
     let db = cluster.db(reader);
-    let first = at(&db.copy_of(0).await.unwrap().node().unwrap().to_string());
+    let first = at(&db.replicas().copy_of(0).await.unwrap().node().unwrap().to_string());
     let state = async || {
         db.update_seq().await.unwrap();
         db.read_state()
     };
     let before = state().await;
     assert_eq!(state().await, before);
-    let mut list = db.all_docs(AllDocsQuery::default()).await.unwrap();
+    let mut list = db.lists().all_docs(AllDocsQuery::default()).await.unwrap();
     assert_eq!(state().await, before);
     cluster.cut(&[first]);
     list.next().await.unwrap();
     assert_ne!(db.read_state(), before, "the list was read elsewhere");
     cluster.heal().await;
-    eventually(|| async { state().await != before && db.copy_of(0).await.is_ok() }).await;
+    eventually(|| async { state().await != before && db.replicas().copy_of(0).await.is_ok() }).await;
     let alone =
         cluster.nodes[0].coordinator.create_database("alone", CreateOptions { n: Some(1), ..CreateOptions::default() });
     alone.await.unwrap();

@@ -6,7 +6,7 @@
 
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
 use crate::coordinator::node::global_changes::{GLOBAL_CHANGES, read_note};
-use crate::coordinator::{ChangeRow, ChangesQuery, Since};
+use crate::coordinator::{ChangeRow, ChangesQuery, FeedOperations, Since};
 use crate::document::json::write_string;
 use crate::http::handle::document::shown::Piece;
 use crate::http::{Context, Problem, Query, Reply, Request, Result};
@@ -25,7 +25,7 @@ pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
     }
     let query =
         ChangesQuery { since: args.since, limit: args.limit, descending: args.descending, ..ChangesQuery::default() };
-    let changes = db.changes(query).await?;
+    let changes = db.feeds().changes(query).await?;
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let (env, feed, stopping) = (ctx.env.clone(), args.feed, ctx.stopping.subscribe());
     Ok(Delivery { env, db, feed, waits, time_limit: None, stopping, print: Events }.reply(changes, Vec::new(), &etag))

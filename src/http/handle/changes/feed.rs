@@ -41,7 +41,7 @@ impl Feed {
 ///
 /// # Errors
 /// When the database cannot be read.
-pub async fn etag(db: &Database) -> Result<String> {
+pub async fn etag(db: &Arc<Database>) -> Result<String> {
     let seq = db.update_seq().await?.to_string();
     Ok(state_etag(&[db.instance().as_bytes(), seq.as_bytes(), &db.read_state()]))
 }

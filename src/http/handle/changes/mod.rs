@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
+use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, FeedOperations, RowDoc, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
 use crate::http::handle::document::open;
@@ -42,7 +42,7 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
         return Ok(Reply::not_modified(&etag));
     }
     let is_filtered = matches!(filter, ChangesFilter::Rows(_));
-    let mut changes = db.changes(query(&args, filter)).await?;
+    let mut changes = db.feeds().changes(query(&args, filter)).await?;
     if args.limit == Some(0) && ctx.config.follows_couchdb() {
         return without_rows(&args, changes).await;
     }
@@ -106,12 +106,12 @@ async fn filter(
         Filter::None => Ok(ChangesFilter::None),
         Filter::Design => Ok(ChangesFilter::Design),
         Filter::DocIds(ids) => Ok(ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect())),
-        Filter::View(place) => Ok(db.view_filter(place).await?),
+        Filter::View(place) => Ok(db.feeds().view_filter(place).await?),
         Filter::Function(place) => {
             let req = function_request(ctx, request, db, None, body.cloned().map(Value::Object)).await?;
-            Ok(db.function_filter(place, req).await?)
+            Ok(db.feeds().function_filter(place, req).await?)
         }
-        Filter::Selector(args) => Ok(db.selector_filter(args.selector()).await),
+        Filter::Selector(args) => Ok(db.feeds().selector_filter(args.selector()).await),
     }
 }
 

@@ -5,12 +5,13 @@
 //! document has a field `moves`; a move that is taken out of the list is called off, none without the field.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::json;
 
 use crate::coordinator::rebalance::moves::MoveRequest;
-use crate::coordinator::{Database, MapEdit, NamesQuery};
+use crate::coordinator::{Database, MapEdit, NamesQuery, RebalanceOperations};
 use crate::document::json::{Object, Value};
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -54,7 +55,7 @@ fn all_docs(ctx: &Context) -> Result<Reply> {
 }
 
 /// The revision of the document that shows a version of the map.
-fn rev(database: &Database, version: u64) -> String {
+fn rev(database: &Arc<Database>, version: u64) -> String {
     let hash = blake3::hash(format!("{} {version}", database.instance()).as_bytes());
     format!("{}-{}", version + 1, &hash.to_hex()[..32])
 }
@@ -72,7 +73,7 @@ fn shown(moved: &MoveRequest) -> Value {
     Value::Object(out)
 }
 
-fn document(database: &Database) -> Object {
+fn document(database: &Arc<Database>) -> Object {
     // First: what it shows may be of a later version, not of an earlier one.
     let (version, created_s) = database.map_version();
     let ranges = database.shards();
@@ -94,7 +95,7 @@ fn document(database: &Database) -> Object {
     out.push("changelog", Value::Array(log));
     out.push("by_node", Value::Object(nodes));
     out.push("by_range", Value::Object(by_range));
-    let moves = database.moves();
+    let moves = database.own_replicas().moves();
     if !moves.is_empty() {
         out.push("moves", Value::Array(moves.iter().map(shown).collect()));
     }

@@ -16,7 +16,7 @@ use super::setup_peer;
 use crate::auth::{admin_names, admins, users_design};
 use crate::cluster::{MemberError, NodeName};
 use crate::config::Config;
-use crate::coordinator::{CreateOptions, DatabaseError, Want};
+use crate::coordinator::{CreateOptions, DatabaseError, ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::security::ADMINS_ONLY;
@@ -152,7 +152,7 @@ async fn begin(ctx: &Context) -> Result<()> {
         let Ok(database) = ctx.coordinator.database(name) else { continue };
         let info = database.info().await?;
         // The node's own design document is made again with the database.
-        let own = database.fetch(&DocId::new(users_design::ID), Want::Winner).await?.is_some();
+        let own = database.documents().fetch(&DocId::new(users_design::ID), Want::Winner).await?.is_some();
         if info.doc_count == u64::from(own) && info.doc_del_count == 0 {
             ctx.coordinator.delete_database(name).await?;
         }

@@ -3,12 +3,17 @@
 pub mod purge;
 pub mod security;
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::json;
 
 use crate::auth::access::Class;
 use crate::auth::{options, users_design};
-use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want, Written, topology::names};
+use crate::coordinator::{
+    CreateOptions, Database, DatabaseError, ReadError, ReadOperations, RebalanceOperations, Want, WriteOperations,
+    Written, topology::names,
+};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::http::handle::document::placed_id;
@@ -38,7 +43,7 @@ pub async fn handle(ctx: &Context, request: &Request, db: &str) -> Result<Reply>
 }
 
 /// The record of `GET /{db}`.
-pub async fn info(database: &Database) -> std::result::Result<serde_json::Value, ReadError> {
+pub async fn info(database: &Arc<Database>) -> std::result::Result<serde_json::Value, ReadError> {
     let info = database.info().await?;
     let props = if info.partitioned { json!({"partitioned": true}) } else { json!({}) };
     Ok(json!({
@@ -136,9 +141,9 @@ pub async fn compact(ctx: &Context, request: &Request, db: &str, ddoc: Option<&s
     let database = ctx.open(db, request, Class::Maintenance)?;
     request.require_json()?;
     match ddoc {
-        None => database.compact().await?,
+        None => database.compaction().compact().await?,
         Some(name) => {
-            let found = database.fetch(&DocId::new(&format!("_design/{name}")), Want::Winner).await?;
+            let found = database.documents().fetch(&DocId::new(&format!("_design/{name}")), Want::Winner).await?;
             let live = |leaf: &crate::document::rev_tree::Leaf<'_, _>| !RevValue::is_deleted(leaf.value);
             if !found.is_some_and(|found| found.tree.winner().as_ref().is_some_and(live)) {
                 return Err(Problem::missing());
@@ -151,7 +156,7 @@ pub async fn compact(ctx: &Context, request: &Request, db: &str, ddoc: Option<&s
 /// `POST _view_cleanup`: rows that no design document's view has any more go.
 pub async fn view_cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let database = ctx.open(db, request, Class::Maintenance)?;
-    database.clean_up_views().await?;
+    database.queries().clean_up_views().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 
@@ -159,7 +164,7 @@ pub async fn view_cleanup(ctx: &Context, request: &Request, db: &str) -> Result<
 pub async fn ensure_full_commit(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let database = ctx.open(db, request, Class::Member)?;
     request.require_json()?;
-    database.ensure_full_commit().await?;
+    database.maintenance().ensure_full_commit().await?;
     Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "instance_start_time": database.start_time()})))
 }
 
@@ -172,7 +177,7 @@ pub async fn revs_limit(ctx: &Context, mut request: Request, db: &str) -> Result
     let database = ctx.open(db, &request, Class::DatabaseAdmin)?;
     let limit = request.json_body().await?.as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Problem::bad_request("`revs_limit` must be positive integer"))?;
-    database.set_revs_limit(limit).await?;
+    database.settings().set_revs_limit(limit).await?;
     Ok(Reply::ok(StatusCode::OK))
 }
 
@@ -184,7 +189,7 @@ pub async fn purged_infos_limit(ctx: &Context, mut request: Request, db: &str) -
     }
     let limit = request.json_body().await?.as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Problem::bad_request("`purged_infos_limit` must be positive integer"))?;
-    database.set_purged_infos_limit(limit).await?;
+    database.settings().set_purged_infos_limit(limit).await?;
     Ok(Reply::ok(StatusCode::OK))
 }
 
@@ -206,6 +211,6 @@ pub fn shards_of(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
 /// `POST _sync_shards`
 pub async fn sync_shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let database = ctx.open(db, request, Class::ServerAdmin)?;
-    database.sync_shards().await?;
+    database.maintenance().sync_shards().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }

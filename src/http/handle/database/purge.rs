@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::auth::access::Class;
-use crate::coordinator::Written;
+use crate::coordinator::{WriteOperations, Written};
 use crate::document::json::{Object, Value};
 use crate::http::handle::document::read_options::revisions;
 use crate::http::handle::document::{open, placed_id};
@@ -28,7 +28,7 @@ pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Repl
         asked.push((placed_id(&db, id)?, revs));
     }
     ctx.env.metrics().count(Counter::PurgeRequests);
-    let ((purged, written), token) = db.purge_with_token(asked).await?;
+    let ((purged, written), token) = db.maintenance().purge_with_token(asked).await?;
     ctx.env.metrics().add(Counter::DocumentPurges, purged.len() as u64);
     let purged: Object = purged.iter().map(|(id, revs)| (id.as_str().to_owned(), revs_json(revs))).collect();
     let mut out = Object::new();
@@ -47,7 +47,7 @@ pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Repl
 /// # Errors
 /// Those of reading.
 pub async fn purged_infos(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
-    let infos = open(ctx, &request, db)?.purge_infos().await?;
+    let infos = open(ctx, &request, db)?.maintenance().purge_infos().await?;
     let item = |info: &crate::coordinator::PurgeInfo| {
         let mut out = Object::new();
         out.push("id", info.id.as_str());

@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use crate::auth::access::Class;
 use crate::auth::options;
+use crate::coordinator::WriteOperations;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 
@@ -18,6 +19,6 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str) -> Result<Rep
         return Err(Problem::forbidden("You can't edit the security object of the user database."));
     }
     let object = request.json_object().await?;
-    database.set_security(&object).await?;
+    database.settings().set_security(&object).await?;
     Ok(Reply::ok(StatusCode::OK))
 }

@@ -14,7 +14,7 @@ use super::read_options::ReadOptions;
 use super::shown::Piece;
 use super::write::{named_revision, options};
 use super::{checked_id, may_write, open, placed_id, rev_etag, written};
-use crate::coordinator::{Database, Staged, Upload, UploadOptions};
+use crate::coordinator::{Database, ReadOperations, Staged, Upload, UploadOptions, WriteOperations};
 use crate::document::draft::check_attachment_name;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding};
@@ -112,7 +112,7 @@ fn parts(boundary: String, db: Arc<Database>, id: DocId, attachment: &Attachment
 async fn unzipped(db: Arc<Database>, id: DocId, attachment: Attachment) -> Result<Reply> {
     let stored = attachment.clone();
     let reply = Reply::generate(move |mut sink| async move {
-        let mut reader = db.read_attachment_plain(&id, &stored).await?;
+        let mut reader = db.documents().read_attachment_plain(&id, &stored).await?;
         while let Some(chunk) = reader.next().await? {
             sink.send(chunk).await?;
         }
@@ -138,9 +138,9 @@ async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str
     };
     let (rev, options) = (named_revision(&request)?, options(&request)?);
     rules::may_attach(ctx, &request.user, &database, &id, rev.as_ref()).await?;
-    database.check_attachment_write(&id, rev.as_ref()).await?;
-    let staged = receive(database.upload(&id, upload).await?, &mut request.body).await?;
-    let done = database.put_attachment(&id, name, rev, staged, options).await?;
+    database.attachments().check_attachment_write(&id, rev.as_ref()).await?;
+    let staged = receive(database.attachments().upload(&id, upload).await?, &mut request.body).await?;
+    let done = database.attachments().put_attachment(&id, name, rev, staged, options).await?;
     let reply = written(&database, id.as_str(), &done, StatusCode::CREATED);
     Ok(reply.location(&request, &[db, id.as_str(), name]))
 }
@@ -175,7 +175,7 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     may_write(ctx, request, &db, &id)?;
     let (rev, options) = (named_revision(request)?, options(request)?);
     rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
-    let done = db.delete_attachment(&id, name, rev, options).await?;
+    let done = db.attachments().delete_attachment(&id, name, rev, options).await?;
     let reply = written(&db, id.as_str(), &done, StatusCode::OK);
     // CouchDB says 200 however many copies hold the deletion, and sends no ETag.
     let follows = ctx.config.follows_couchdb();

@@ -12,7 +12,7 @@ use http::StatusCode;
 
 use super::write::options;
 use super::{checked_id, id_length_max, may_write_by, open};
-use crate::coordinator::{Database, WriteDone, WriteError, WriteOptions, WriteRequest, Written};
+use crate::coordinator::{Database, WriteDone, WriteError, WriteOperations, WriteOptions, WriteRequest, Written};
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::pieces::{self, Piece, PieceSize, Scanned};
@@ -168,7 +168,7 @@ impl Bulk<'_> {
         let fault = |fault: Problem| if goes_on { WriteError::Unknown.into() } else { fault };
         let written = match requests.is_empty() {
             true => Vec::new(),
-            false => db.write(requests, self.options.clone()).await.map_err(|error| fault(error.into()))?,
+            false => db.writer().write(requests, self.options.clone()).await.map_err(|error| fault(error.into()))?,
         };
         let nothing_refused = refused.iter().all(Option::is_none) && !goes_on;
         let mut written = told_by_item(written, nothing_refused, new_edits).map_err(fault)?.into_iter();
@@ -263,7 +263,7 @@ impl Answer {
         self.items.extend_from_slice(item);
     }
 
-    fn reply(mut self, is_atomic: bool, db: &Database) -> Reply {
+    fn reply(mut self, is_atomic: bool, db: &Arc<Database>) -> Reply {
         let is_empty = self.items.is_empty();
         if is_empty {
             self.items.push(b'[');
@@ -275,7 +275,7 @@ impl Answer {
             (false, false) => StatusCode::CREATED,
         };
         let reply = Reply::json(status, self.items);
-        match db.token(self.done.iter()) {
+        match db.writer().token(self.done.iter()) {
             Some(token) => reply.header(crate::http::handle::token::HEADER, &token),
             None => reply,
         }

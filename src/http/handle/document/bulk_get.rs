@@ -9,7 +9,7 @@ use super::read::boundary;
 use super::read_options::{ReadOptions, revision};
 use super::shown::{Data, Shown, in_header, write_pieces};
 use super::{id_length_max, open};
-use crate::coordinator::{Database, Fetched, Want};
+use crate::coordinator::{Database, Fetched, ReadOperations, Want};
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value, write_string};
@@ -103,7 +103,7 @@ fn item(doc: &Value, checked: impl Fn(&str) -> std::result::Result<DocId, DraftE
 }
 
 /// The item, or its refusal where the caller may not see the document.
-fn seen(ctx: &Context, request: &Request, db: &Database, item: Item) -> Item {
+fn seen(ctx: &Context, request: &Request, db: &Arc<Database>, item: Item) -> Item {
     let Item::Read { id, rev, .. } = &item else { return item };
     match rules::must_see_all(ctx, &request.user, db, id) {
         Ok(()) => item,
@@ -160,7 +160,8 @@ impl Answer {
                 }
             })
             .collect();
-        let mut fetched = self.db.fetch_first(&wants, self.options.r, limits::FETCH_BYTES).await?.into_iter();
+        let mut fetched =
+            self.db.documents().fetch_first(&wants, self.options.r, limits::FETCH_BYTES).await?.into_iter();
         // Local documents are missing here, as in CouchDB.
         let next = |item: &Item| match item {
             Item::Read { id, .. } if !id.is_local() => fetched.next(),

@@ -2,6 +2,8 @@
 //!
 //! The fields are `_rev` (the revision to extend) or `_doc` (a whole document), and any number of files `_attachments`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{StatusCode, Uri};
 
@@ -10,7 +12,7 @@ use super::read_options::revision;
 use super::write::options;
 use super::write_options::parent_revision;
 use super::{checked_id, may_write, open, rev_etag, written};
-use crate::coordinator::{Database, Staged, UploadOptions, WriteRequest};
+use crate::coordinator::{Database, Staged, UploadOptions, WriteOperations, WriteRequest};
 use crate::document::draft::{self, Draft, DraftAttachment, DraftData, check_attachment_name};
 use crate::document::id::DocId;
 use crate::document::json::{self, Value};
@@ -64,7 +66,7 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
     let follows = fields.files.into_iter().map(|(_, staged)| staged).collect();
     let mut write = WriteRequest { id: id.clone(), draft, follows };
     rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
-    let done = database.write_one(write, options).await?;
+    let done = database.writer().write_one(write, options).await?;
     Ok(written(&database, id.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev)))
 }
 
@@ -81,7 +83,7 @@ fn check_referer(request: &Request) -> Result<()> {
     Ok(())
 }
 
-async fn read_fields(db: &Database, id: &DocId, content_type: &str, request: &mut Request) -> Result<Fields> {
+async fn read_fields(db: &Arc<Database>, id: &DocId, content_type: &str, request: &mut Request) -> Result<Fields> {
     let json_bytes = request.body.json_limit();
     let mut parts = Multipart::new(&mut request.body, content_type)?;
     let mut fields = Fields::default();
@@ -97,7 +99,7 @@ async fn read_fields(db: &Database, id: &DocId, content_type: &str, request: &mu
                 // A form without a chosen file sends an empty name.
                 let Some(name) = head.disposition("filename").filter(|name| !name.is_empty()) else { continue };
                 check_attachment_name(&name)?;
-                let mut upload = db.upload(id, upload_options(&name, &head)).await?;
+                let mut upload = db.attachments().upload(id, upload_options(&name, &head)).await?;
                 while let Some(chunk) = parts.next_chunk().await? {
                     upload.write(chunk).await?;
                 }

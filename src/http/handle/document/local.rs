@@ -4,7 +4,7 @@
 use super::open;
 use super::open_revs;
 use super::read_options::ReadOptions;
-use crate::coordinator::Want;
+use crate::coordinator::{ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
 use crate::document::rev_tree::RevPath;
@@ -33,7 +33,7 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Rep
     if options.rev.is_some() && !options.latest {
         return Err(Problem::missing());
     }
-    let found = db.fetch_from(&id, Want::Winner, options.r).await?.and_then(|mut found| found.take_one());
+    let found = db.documents().fetch_from(&id, Want::Winner, options.r).await?.and_then(|mut found| found.take_one());
     let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let etag = etag(&stored.rev, &stored.body);
     // All the history that there is of it.

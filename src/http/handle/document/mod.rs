@@ -60,12 +60,12 @@ pub fn open(ctx: &Context, request: &Request, db: &str) -> Result<Arc<Database>>
 ///
 /// # Errors
 /// 401 or 403.
-pub fn may_write(ctx: &Context, request: &Request, db: &Database, id: &DocId) -> Result<()> {
+pub fn may_write(ctx: &Context, request: &Request, db: &Arc<Database>, id: &DocId) -> Result<()> {
     may_write_by(Rules::of(ctx, &db.name), ctx, request, db, id)
 }
 
 /// As [`may_write`], by the rules of the database.
-pub fn may_write_by(rules: Rules, ctx: &Context, request: &Request, db: &Database, id: &DocId) -> Result<()> {
+pub fn may_write_by(rules: Rules, ctx: &Context, request: &Request, db: &Arc<Database>, id: &DocId) -> Result<()> {
     rules.may_touch(&request.user, db, id)?;
     if id.is_design() { ctx.allow(db, &request.user, Class::DatabaseAdmin) } else { Ok(()) }
 }
@@ -80,7 +80,7 @@ pub fn checked_id(ctx: &Context, id: &str) -> Result<DocId> {
 /// # Errors
 /// 400 in a partitioned database for an id that names no partition: no shard can have it. Whether a document could be
 /// written under it is not asked: nothing is found under the others.
-pub fn placed_id(db: &Database, id: &str) -> Result<DocId> {
+pub fn placed_id(db: &Arc<Database>, id: &str) -> Result<DocId> {
     if db.map().partitioned && !id.starts_with('_') {
         sides(id)?;
     }
@@ -105,7 +105,7 @@ pub fn ok_json(id: &str, rev: Option<&str>) -> Vec<u8> {
 }
 
 /// The answer to a write that took place: `full` when enough copies have it, else 202.
-pub fn written(db: &Database, id: &str, done: &WriteDone, full: StatusCode) -> Reply {
+pub fn written(db: &Arc<Database>, id: &str, done: &WriteDone, full: StatusCode) -> Reply {
     let status = match done.written {
         Written::Quorum => full,
         Written::Accepted => StatusCode::ACCEPTED,
@@ -115,7 +115,7 @@ pub fn written(db: &Database, id: &str, done: &WriteDone, full: StatusCode) -> R
 }
 
 /// The reply with the number of copies that agreed on it, or hold what it tells of, where there are several.
-pub fn of_copies(db: &Database, reply: Reply, copies: usize) -> Reply {
+pub fn of_copies(db: &Arc<Database>, reply: Reply, copies: usize) -> Reply {
     if db.map().n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply }
 }
 

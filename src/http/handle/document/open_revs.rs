@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::read::boundary;
 use super::read_options::{OpenRevs, ReadOptions};
 use super::shown::{Data, Piece, Shown, write_pieces};
-use crate::coordinator::{Database, Fetched, Want};
+use crate::coordinator::{Database, Fetched, ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::document::json::write_string;
 use crate::document::render::StoredRevision;
@@ -42,7 +42,7 @@ pub async fn get(
         OpenRevs::These(revs) => Want::Revisions { revs: revs.clone(), latest: options.latest },
     };
     // A local document has no tree of revisions in which one could be looked up.
-    let mut fetched = if id.is_local() { None } else { db.fetch_from(&id, want, options.r).await? };
+    let mut fetched = if id.is_local() { None } else { db.documents().fetch_from(&id, want, options.r).await? };
     let found = match (&mut fetched, open_revs) {
         (Some(fetched), _) => std::mem::take(&mut fetched.found),
         (None, OpenRevs::All) => return Err(Problem::missing()),

@@ -6,7 +6,7 @@ use super::open_revs;
 use super::read_options::ReadOptions;
 use super::shown::{Data, Piece, Shown, length, write_pieces};
 use super::{of_copies, open, placed_id, rev_etag};
-use crate::coordinator::{Database, Fetched, Want};
+use crate::coordinator::{Database, Fetched, ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::http::handle::accept::admits;
@@ -65,7 +65,7 @@ fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {
 /// # Errors
 /// 404 `missing` or `deleted`.
 pub async fn one(
-    db: &Database,
+    db: &Arc<Database>,
     id: &DocId,
     rev: Option<&crate::document::revision::Revision>,
     deleted: bool,
@@ -77,13 +77,13 @@ pub async fn one(
 
 /// As [`one`]; tells how many copies have it just so, too.
 async fn agreed(
-    db: &Database,
+    db: &Arc<Database>,
     id: &DocId,
     rev: Option<&crate::document::revision::Revision>,
     options: &ReadOptions,
 ) -> Result<(Fetched, StoredRevision, usize)> {
     let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
-    let (fetched, copies) = db.fetch_agreed(id, want, options.r).await?;
+    let (fetched, copies) = db.documents().fetch_agreed(id, want, options.r).await?;
     let Some(mut fetched) = fetched else { return Err(Problem::missing()) };
     let Some(stored) = fetched.take_one() else { return Err(Problem::missing()) };
     if stored.deleted && rev.is_none() && !options.deleted {

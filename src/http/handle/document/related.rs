@@ -3,10 +3,12 @@
 //! The first part is the document; the others hold the bytes of its `follows` entries, in the order of the entries. The
 //! file name of a part has no meaning, as in CouchDB. Bytes go to disk as they come.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::coordinator::{Database, Staged, UploadOptions};
+use crate::coordinator::{Database, Staged, UploadOptions, WriteOperations};
 use crate::document::draft::{self, Draft, DraftAttachment, DraftData};
 use crate::document::id::DocId;
 use crate::document::json;
@@ -20,7 +22,7 @@ use crate::http::{Problem, Result};
 /// # Errors
 /// 400 for malformed bodies and for entries without a part.
 pub async fn read(
-    db: &Database,
+    db: &Arc<Database>,
     id: &DocId,
     content_type: &str,
     body: &mut RequestBody,
@@ -41,7 +43,7 @@ pub async fn read(
             let reason = format!("The multipart body has no part for attachment {}.", entry.name);
             return Err(Problem::bad_request(reason));
         };
-        let mut upload = db.upload(id, options(entry, &head)?).await?;
+        let mut upload = db.attachments().upload(id, options(entry, &head)?).await?;
         let mut size = 0;
         while let Some(chunk) = parts.next_chunk().await? {
             size += chunk.len() as u64;

@@ -4,13 +4,14 @@
 //! whole for multipart answers: they are pieces that [`Pieces`] reads while the client takes them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::coordinator::read::documents::{known_generation, revs_info};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::read_options::ReadOptions;
-use crate::coordinator::{AttachmentReader, Database, Fetched, RowDoc};
+use crate::coordinator::{AttachmentReader, Database, Fetched, ReadOperations, RowDoc};
 use crate::document::id::DocId;
 use crate::document::render::{
     AttContent, AttView, Attachment, DATA_GAP, Encoding, RenderOptions, StoredRevision, render,
@@ -237,12 +238,12 @@ pub fn length(pieces: &[Piece]) -> Option<u64> {
 ///
 /// # Errors
 /// When an attachment cannot be read or the client is gone.
-pub async fn write_pieces(db: &Database, id: &DocId, pieces: Vec<Piece>, sink: &mut ChunkSink) -> Result<()> {
+pub async fn write_pieces(db: &Arc<Database>, id: &DocId, pieces: Vec<Piece>, sink: &mut ChunkSink) -> Result<()> {
     for piece in pieces {
         match piece {
             Piece::Text(text) => sink.write(&text).await?,
             Piece::Stored(attachment, range) => {
-                let mut reader: AttachmentReader = db.read_attachment(id, &attachment, range).await?;
+                let mut reader: AttachmentReader = db.documents().read_attachment(id, &attachment, range).await?;
                 while let Some(chunk) = reader.next().await? {
                     sink.send(chunk).await?;
                 }
@@ -253,8 +254,8 @@ pub async fn write_pieces(db: &Database, id: &DocId, pieces: Vec<Piece>, sink: &
     Ok(())
 }
 
-async fn write_base64(db: &Database, id: &DocId, attachment: &Attachment, sink: &mut ChunkSink) -> Result<()> {
-    let mut reader = db.read_attachment_plain(id, attachment).await?;
+async fn write_base64(db: &Arc<Database>, id: &DocId, attachment: &Attachment, sink: &mut ChunkSink) -> Result<()> {
+    let mut reader = db.documents().read_attachment_plain(id, attachment).await?;
     // Bytes that make no whole group of three wait for the next chunk.
     let mut rest: Vec<u8> = Vec::new();
     while let Some(chunk) = reader.next().await? {

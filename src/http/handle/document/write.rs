@@ -10,7 +10,7 @@ use super::read_options::{ReadOptions, copies};
 use super::related;
 use super::write_options::{destination, parent_revision, request_revision};
 use super::{checked_id, may_write, ok_json, open, placed_id, rev_etag, written};
-use crate::coordinator::{Caller, Database, Staged, WriteOptions, WriteRequest};
+use crate::coordinator::{Caller, Database, Staged, WriteOperations, WriteOptions, WriteRequest};
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
@@ -37,16 +37,16 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
     // Where bytes came along there is nothing to gain: CouchDB writes such a document at once, too.
     if is_batch(&request.query) && related(&request).is_none() {
-        database.write_later(write, options).await?;
+        database.writer().write_later(write, options).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let done = database.write_one(write, options).await?;
+    let done = database.writer().write_one(write, options).await?;
     let etag = local_text.map_or_else(|| rev_etag(&done.rev), |text| local::etag(&done.rev, &text));
     Ok(written(&database, id.as_str(), &done, full).etag(&etag).location(&request, &[db, id.as_str()]))
 }
 
 /// The document that a PUT carries, with the uploads that its `follows` entries name.
-async fn body(db: &Database, id: &DocId, request: &mut Request) -> Result<(Draft, Vec<Staged>)> {
+async fn body(db: &Arc<Database>, id: &DocId, request: &mut Request) -> Result<(Draft, Vec<Staged>)> {
     match related(request).map(str::to_owned) {
         Some(content_type) => related::read(db, id, &content_type, &mut request.body).await,
         None => Ok((draft::parse(request.json_body().await?)?, Vec::new())),
@@ -75,10 +75,10 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &database, &mut write, true).await?;
     if is_batch(&request.query) {
-        database.write_later(write, options).await?;
+        database.writer().write_later(write, options).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let done = database.write_one(write, options).await?;
+    let done = database.writer().write_one(write, options).await?;
     Ok(written(&database, id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
 }
 
@@ -99,7 +99,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
         }
     };
     rules::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
-    let done = database.delete(&id, rev, options).await?;
+    let done = database.writer().delete(&id, rev, options).await?;
     let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
     Ok(written(&database, id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
@@ -118,7 +118,7 @@ pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Resul
     let options = options(request)?;
     let (from, to) = ((&source, source_rev.as_ref()), (&target, target_rev.as_ref()));
     rules::may_copy(ctx, &request.user, &database, from, to).await?;
-    let done = database.copy(&source, source_rev, &target, target_rev, options).await?;
+    let done = database.writer().copy(&source, source_rev, &target, target_rev, options).await?;
     let reply = written(&database, target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
     Ok(reply.location(request, &[db, target.as_str()]))
 }

@@ -10,6 +10,7 @@ use http::header::IF_NONE_MATCH;
 
 use super::request::function_request;
 use super::{body_text, invalid_path, reply, response};
+use crate::coordinator::ReadOperations;
 use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::http::body::RequestBody;
@@ -33,7 +34,7 @@ pub async fn list(
     partition: Option<&str>,
 ) -> Result<Reply> {
     let db = open(ctx, &request, name)?;
-    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
+    let program = db.design_docs().program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     let (function, ddoc, view) = match path {
         [function, view] => (function, ddoc.to_owned(), view),
         [function, other, view] => (function, format!("_design/{other}"), view),

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, VARY};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::coordinator::{Database, Want, WriteOptions, WriteRequest};
+use crate::coordinator::{Database, ReadOperations, Want, WriteOperations, WriteOptions, WriteRequest};
 use crate::document::draft;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
@@ -34,7 +34,7 @@ use request::function_request;
 /// 404 for a missing function or path, 406 when nothing acceptable is provided, 500 when the function fails.
 pub async fn show(ctx: &Context, mut request: Request, db: &str, ddoc: &str, path: &[&str]) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
-    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
+    let program = db.design_docs().program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     let [name, id @ ..] = path else { return Err(invalid_path("show_error")) };
     let source = program.function("shows", name)?;
     let id = (!id.is_empty()).then(|| id.join("/"));
@@ -59,7 +59,7 @@ pub async fn show(ctx: &Context, mut request: Request, db: &str, ddoc: &str, pat
 /// As [`show`], and as a PUT of the document.
 pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, path: &[&str]) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
-    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
+    let program = db.design_docs().program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     let [name, id @ ..] = path else { return Err(invalid_path("update_error")) };
     let source = program.function("updates", name)?;
     if request.verb == Verb::Get {
@@ -85,7 +85,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let reply = reply(response(&answer)?, StatusCode::CREATED)?;
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &db, &mut write, true).await?;
-    let done = db.write_one(write, options).await?;
+    let done = db.writer().write_one(write, options).await?;
     let reply = with_token(&db, reply, [&done]);
     let reply = reply.header(HeaderName::from_static("x-couch-id"), &encode_segment(id.as_str()));
     Ok(reply.header(HeaderName::from_static("x-couch-update-newrev"), &done.rev.to_string()))
@@ -101,7 +101,7 @@ async fn document(ctx: &Context, request: &Request, db: &Arc<Database>, id: Opti
     let Some(id) = id else { return Ok("null".to_owned()) };
     let id = DocId::new(id);
     let sight = rules::sight(ctx, &request.user, db, &id)?;
-    let Some(mut fetched) = db.fetch(&id, Want::Winner).await? else { return Ok("null".to_owned()) };
+    let Some(mut fetched) = db.documents().fetch(&id, Want::Winner).await? else { return Ok("null".to_owned()) };
     match fetched.take_one().filter(|stored| !stored.deleted) {
         None => Ok("null".to_owned()),
         Some(mut stored) => {

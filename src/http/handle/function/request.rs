@@ -25,7 +25,7 @@ const DECODED: [&str; 4] = ["key", "startkey", "endkey", "descending"];
 pub async fn function_request(
     ctx: &Context,
     request: &Request,
-    db: &Database,
+    db: &Arc<Database>,
     id: Option<&str>,
     body: Option<Value>,
 ) -> Result<Arc<str>> {
@@ -43,7 +43,7 @@ pub async fn function_request(
 ///
 /// # Errors
 /// 400 for parameters that are to be JSON and are not.
-pub fn rewrite_request(ctx: &Context, request: &Request, db: &Database, body: Option<&Value>) -> Result<Arc<str>> {
+pub fn rewrite_request(ctx: &Context, request: &Request, db: &Arc<Database>, body: Option<&Value>) -> Result<Arc<str>> {
     let mut out = Object::new();
     push_common(&mut out, ctx, request, db, body)?;
     Ok(text(&out))
@@ -53,7 +53,13 @@ fn text(object: &Object) -> Arc<str> {
     String::from_utf8_lossy(&object.to_vec()).into()
 }
 
-fn push_common(out: &mut Object, ctx: &Context, request: &Request, db: &Database, body: Option<&Value>) -> Result<()> {
+fn push_common(
+    out: &mut Object,
+    ctx: &Context,
+    request: &Request,
+    db: &Arc<Database>,
+    body: Option<&Value>,
+) -> Result<()> {
     out.push("method", request.method.as_str());
     out.push("requested_path", path_segments(&requested(request)));
     out.push("path", path_below(&request.raw_path));
@@ -150,7 +156,7 @@ fn cookies(request: &Request) -> Object {
     out
 }
 
-fn user(request: &Request, db: &Database) -> Object {
+fn user(request: &Request, db: &Arc<Database>) -> Object {
     let mut out = Object::new();
     out.push("db", db.name.as_str());
     out.push("name", request.user.name.as_deref().map_or(Value::Null, Value::from));

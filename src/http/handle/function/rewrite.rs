@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::request::{REQUESTED_PATH, requested, rewrite_request};
 use super::rewrite_rules::{self, plain};
 use super::{body_text, invalid_path, reply};
+use crate::coordinator::ReadOperations;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::body::RequestBody;
@@ -42,7 +43,7 @@ pub async fn rewrite(
     path: &[String],
 ) -> Result<Rewritten> {
     let db = open(ctx, &request, name)?;
-    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
+    let program = db.design_docs().program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     if let (None, Ok(asked)) = (request.header(REQUESTED_PATH), HeaderValue::from_str(&requested(&request))) {
         request.headers.insert(REQUESTED_PATH, asked);
     }

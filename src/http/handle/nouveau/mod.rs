@@ -9,7 +9,7 @@ use http::StatusCode;
 
 use crate::auth::access::Class;
 use crate::config::Config;
-use crate::coordinator::{SearchFailure, TypedQuery};
+use crate::coordinator::{ReadOperations, SearchFailure, TypedQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::handle::query::partition;
@@ -43,7 +43,7 @@ pub async fn handle(
     partition: Option<&str>,
 ) -> Result<Reply> {
     let database = ctx.open(db, &request, Class::Member)?;
-    database.program(&DocId::new(ddoc)).await?;
+    database.design_docs().program(&DocId::new(ddoc)).await?;
     check_enabled(ctx)?;
     match path {
         ["_nouveau", name] => match request.verb {
@@ -77,7 +77,7 @@ async fn search(
         _ => NouveauArgs::of_query(&request.query)?,
     };
     let args = given.within(partition)?;
-    let index = match db.typed_search(&DocId::new(ddoc), name).await {
+    let index = match db.queries().typed_search(&DocId::new(ddoc), name).await {
         Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
         index => index?,
     };
@@ -91,7 +91,7 @@ async fn search(
 
 async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let index = match db.typed_search(&DocId::new(ddoc), name).await {
+    let index = match db.queries().typed_search(&DocId::new(ddoc), name).await {
         Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
         index => index?,
     };
@@ -137,7 +137,7 @@ pub async fn analyze(ctx: &Context, mut request: Request) -> Result<Reply> {
 pub async fn cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
     request.require_json()?;
-    db.clean_up_views().await?;
+    db.queries().clean_up_views().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 

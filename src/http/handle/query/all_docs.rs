@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::partition;
 use super::view_query::ViewArgs;
-use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
+use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, ReadOperations, RowDoc};
 use crate::document::json::{Value, write_string};
 use crate::http::handle::document::open;
 use crate::http::handle::document::shown::{Data, row_doc, write_pieces};
@@ -96,7 +96,7 @@ async fn reply(
     reply.begun().await
 }
 
-async fn list_etag(db: &Database, request: &Request, args: &ViewArgs) -> Result<String> {
+async fn list_etag(db: &Arc<Database>, request: &Request, args: &ViewArgs) -> Result<String> {
     let seq = db.update_seq().await?.to_string();
     Ok(state_etag(&[seq.as_bytes(), &db.read_state(), request.raw_path.as_bytes(), format!("{args:?}").as_bytes()]))
 }
@@ -137,7 +137,7 @@ fn source(kind: ListKind) -> DocSource {
     }
 }
 
-fn check(ctx: &Context, db: &Database, source: &DocSource, args: &mut ViewArgs) -> Result<()> {
+fn check(ctx: &Context, db: &Arc<Database>, source: &DocSource, args: &mut ViewArgs) -> Result<()> {
     let is_below_partition = matches!(source, DocSource::Partition(_));
     if args.partition.is_some() && !db.map().partitioned && !is_below_partition {
         return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
@@ -146,7 +146,7 @@ fn check(ctx: &Context, db: &Database, source: &DocSource, args: &mut ViewArgs) 
 }
 
 async fn begin(db: &Arc<Database>, source: DocSource, args: &ViewArgs) -> Result<AllDocs> {
-    Ok(db.all_docs(query(source, args)).await?)
+    Ok(db.lists().all_docs(query(source, args)).await?)
 }
 
 fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {

@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::find_text;
 use super::partition;
 use crate::auth::access::Class;
-use crate::coordinator::{Database, FindQuery, Hit, Hits};
+use crate::coordinator::{Database, FindQuery, Hit, Hits, ReadOperations};
 use crate::document::collate::Collator;
 use crate::document::id::check_partition;
 use crate::document::json::{self, JsonError, Object, Value};
@@ -64,8 +64,8 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
 ///
 /// # Errors
 /// When the node cannot read.
-pub async fn indexes(db: &Database) -> Result<Vec<FieldIndex>> {
-    let programs = db.programs().await?;
+pub async fn indexes(db: &Arc<Database>) -> Result<Vec<FieldIndex>> {
+    let programs = db.design_docs().programs().await?;
     let of =
         |program: &crate::script::Program| FieldIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
     let mut indexes: Vec<FieldIndex> = programs.iter().flat_map(of).collect();
@@ -148,7 +148,7 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
     let (index, collator) = (plan.index.clone(), ctx.collator.clone());
     let (skip, left, last) = (request.skip, request.limit, after.clone());
     let query = FindQuery { request: Arc::clone(&request), after, index, partition, collator };
-    let hits = db.find(query).await?;
+    let hits = db.queries().find(query).await?;
     let database = db.name.clone();
     let mut finder =
         Finder { env, database, plan, started, hits, skip, left, last, figures: Figures::default(), request };

@@ -7,7 +7,9 @@ use http::StatusCode;
 use settee_search::search::{Request as SearchRequest, Row, Sort, nouveau};
 
 use super::find::Asked;
-use crate::coordinator::{Database, DatabaseSearch, FindQuery, Hits, SearchFailure, SearchQuery, TypedQuery};
+use crate::coordinator::{
+    Database, DatabaseSearch, FindQuery, Hits, ReadOperations, SearchFailure, SearchQuery, TypedQuery,
+};
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -36,8 +38,8 @@ pub struct Chosen {
 ///
 /// # Errors
 /// When the node cannot read.
-pub async fn text_indexes(ctx: &Context, db: &Database) -> Result<Vec<TextIndex>> {
-    let programs = db.programs().await?;
+pub async fn text_indexes(ctx: &Context, db: &Arc<Database>) -> Result<Vec<TextIndex>> {
+    let programs = db.design_docs().programs().await?;
     let typed = is_enabled(&ctx.config).then_some(TextKind::Typed);
     let kinds: Vec<TextKind> = [TextKind::Plain].into_iter().chain(typed).collect();
     let of = |program: &crate::script::Program| {
@@ -117,11 +119,11 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
     let Asked { db, request, partition, .. } = asked;
     let (ddoc, name) = (DocId::new(&chosen.index.ddoc), chosen.index.name.as_str());
     let (index, order) = match chosen.index.kind {
-        TextKind::Typed => (db.typed_search(&ddoc, name).await?, Order::Typed(chosen.sort)),
+        TextKind::Typed => (db.queries().typed_search(&ddoc, name).await?, Order::Typed(chosen.sort)),
         TextKind::Plain => {
             let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
             let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
-            (db.search(&ddoc, name).await?, Order::Plain(sort))
+            (db.queries().search(&ddoc, name).await?, Order::Plain(sort))
         }
     };
     let request = Arc::new(request);
@@ -131,7 +133,7 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
     let mut finder = Finder {
         env: ctx.env.clone(),
         started: ctx.env.now(),
-        hits: db.matches_only(query),
+        hits: db.queries().matches_only(query),
         index,
         search: (chosen.query.text, order, partition),
         bookmark: request.bookmark.clone().filter(|text| text != NIL),

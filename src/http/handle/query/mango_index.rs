@@ -1,6 +1,7 @@
 //! `_index`: lists, creates and deletes indexes, which live in design documents (`conformance/cases/queries`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use http::StatusCode;
 use sha1::{Digest, Sha1};
@@ -8,7 +9,7 @@ use sha1::{Digest, Sha1};
 use super::find::indexes;
 use super::find_text::text_indexes;
 use crate::auth::access::Class;
-use crate::coordinator::{Database, Want, WriteDone, WriteRequest};
+use crate::coordinator::{Database, ReadOperations, Want, WriteDone, WriteOperations, WriteRequest};
 use crate::document::draft::{self, Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
@@ -60,7 +61,7 @@ fn index_of(path: &[String]) -> Option<[&str; 3]> {
 }
 
 /// The indexes of a database, by design document and name, as they are listed.
-async fn listed(ctx: &Context, db: &Database) -> Result<Vec<((String, String), Value)>> {
+async fn listed(ctx: &Context, db: &Arc<Database>) -> Result<Vec<((String, String), Value)>> {
     let json = indexes(db).await?.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
     let texts = text_indexes(ctx, db).await?.into_iter();
     let texts = texts.map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
@@ -93,8 +94,10 @@ fn page_end(request: &Request, name: &str, least: usize) -> Result<Option<usize>
 }
 
 /// The body of a design document as it is, with its revision; empty where there is none.
-async fn design(db: &Database, id: &DocId) -> Result<Option<Design>> {
-    let Some(stored) = db.fetch_one(id, Want::Winner).await?.filter(|stored| !stored.deleted) else { return Ok(None) };
+async fn design(db: &Arc<Database>, id: &DocId) -> Result<Option<Design>> {
+    let Some(stored) = db.documents().fetch_one(id, Want::Winner).await?.filter(|stored| !stored.deleted) else {
+        return Ok(None);
+    };
     match crate::document::json::parse(&stored.body)? {
         Value::Object(body) => {
             let stub = |attachment: &Attachment| DraftAttachment::stub(&attachment.name, attachment.revpos);
@@ -266,9 +269,9 @@ fn with_view(existing: Option<&Object>, wanted: &Creation) -> Result<Option<Obje
     Ok(Some(body))
 }
 
-async fn save(db: &Database, id: &DocId, draft: Draft, request: &Request) -> Result<WriteDone> {
+async fn save(db: &Arc<Database>, id: &DocId, draft: Draft, request: &Request) -> Result<WriteDone> {
     let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
-    Ok(db.write_one(write, options(request)?).await?)
+    Ok(db.writer().write_one(write, options(request)?).await?)
 }
 
 async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) -> Result<Reply> {
@@ -298,10 +301,10 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
 
 /// Writes what is left of a design document without some or all of its indexes; one of which nothing is left but its
 /// language goes.
-async fn save_rest(db: &Database, id: &DocId, left: Design, request: &Request) -> Result<WriteDone> {
+async fn save_rest(db: &Arc<Database>, id: &DocId, left: Design, request: &Request) -> Result<WriteDone> {
     let Design { rev, body, attachments } = left;
     if attachments.is_empty() && body.iter().all(|(name, _)| name == "language") {
-        return Ok(db.delete(id, Some(rev), options(request)?).await?);
+        return Ok(db.writer().delete(id, Some(rev), options(request)?).await?);
     }
     save(db, id, Draft { rev: Some(rev), attachments, ..draft::parse(body.into())? }, request).await
 }

@@ -10,7 +10,9 @@ use http::StatusCode;
 use super::partition;
 use super::view_query::ViewArgs;
 use crate::auth::access::Class;
-use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, ViewKeys, ViewQuery, ViewRow, ViewRows};
+use crate::coordinator::{
+    Database, DatabaseView, GroupRow, KeyBound, KeySpan, ReadOperations, ViewKeys, ViewQuery, ViewRow, ViewRows,
+};
 use crate::document::id::DocId;
 use crate::document::json::{Value, write_string};
 use crate::http::handle::document::shown::{Data, row_doc, write_pieces};
@@ -41,12 +43,12 @@ pub async fn query(
         Ok(args) => args,
         Err(problem) => {
             // Without its design document a view is missing, however it is asked.
-            db.views_info(&id).await?;
+            db.queries().views_info(&id).await?;
             return Err(problem);
         }
     };
     take_partition(&db, &mut args, partition)?;
-    let view = db.view(&id, name).await?;
+    let view = db.queries().view(&id, name).await?;
     args.bound(&ctx.config, view.definition.partitioned)?;
     let asked = read(&view, &args)?;
     let seq = if args.include_docs { db.update_seq().await?.to_string() } else { String::new() };
@@ -96,11 +98,11 @@ pub async fn queries(
     let body = request.query_object().await?;
     let id = DocId::new(ddoc);
     let mut all = ViewArgs::of_view_queries(&body, &request.query)?;
-    db.view(&id, name).await?;
+    db.queries().view(&id, name).await?;
     let mut listings = Vec::with_capacity(all.len());
     for mut args in all.drain(..) {
         take_partition(&db, &mut args, partition)?;
-        let view = db.view(&id, name).await?;
+        let view = db.queries().view(&id, name).await?;
         args.bound(&ctx.config, view.definition.partitioned)?;
         let asked = read(&view, &args)?;
         let rows = view.open(asked).await.map_err(|error| Problem::from(error).without_reference())?;
@@ -126,7 +128,7 @@ pub async fn queries(
 /// 404 for a missing design document.
 pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let info = db.views_info(&DocId::new(ddoc)).await?;
+    let info = db.queries().views_info(&DocId::new(ddoc)).await?;
     let collators: &[&str] = if ctx.config.follows_couchdb() { &[COLLATOR_VERSION] } else { &[] };
     let name = ddoc.strip_prefix("_design/").unwrap_or(ddoc);
     let body = serde_json::json!({"name": name, "view_index": {
@@ -146,7 +148,7 @@ pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Res
 }
 
 /// A partition of the path joins that of the arguments; both must be the same.
-fn take_partition(db: &Database, args: &mut ViewArgs, partition: Option<&str>) -> Result<()> {
+fn take_partition(db: &Arc<Database>, args: &mut ViewArgs, partition: Option<&str>) -> Result<()> {
     if let Some(name) = partition {
         partition::check(db, name)?;
         partition::check_given(args.partition.as_deref(), name)?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 
-use crate::coordinator::RevsDiff;
+use crate::coordinator::{RevsDiff, WriteOperations};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::revision::Revision;
@@ -60,7 +60,7 @@ async fn diff(ctx: &Context, request: &mut Request, db: &str) -> Result<BTreeMap
             Err(_) => drop(hidden.insert(id, RevsDiff { missing, possible_ancestors: Vec::new() })),
         }
     }
-    let mut diffs = db.revs_diff(asked).await?;
+    let mut diffs = db.maintenance().revs_diff(asked).await?;
     diffs.extend(hidden);
     Ok(diffs)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 
-use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, KeyBounds, Want};
+use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, KeyBounds, ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::http::forward;
@@ -154,7 +154,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
     let others = Others::of(ctx, request, database).await;
     let keys = KeyBounds::Range { start: args.start_key, end: args.end_key, inclusive_end: args.inclusive_end };
     let wanted = AllDocsQuery { keys, descending: args.descending, include_docs: true, ..AllDocsQuery::default() };
-    let mut rows = db.all_docs(wanted).await?;
+    let mut rows = db.lists().all_docs(wanted).await?;
     // All documents of the database, as CouchDB counts them.
     let (total, before) = (rows.total_rows.unwrap_or(0), rows.offset.unwrap_or(0));
     let (mut passed, mut shown) = (0, Vec::new());
@@ -183,7 +183,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
 
 async fn document(ctx: &Context, request: &Request, database: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, database)?;
-    let found = db.fetch_one(&DocId::new(id), Want::Winner).await?;
+    let found = db.documents().fetch_one(&DocId::new(id), Want::Winner).await?;
     let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Err(Problem::missing()) };
     let others = Others::of(ctx, request, database).await;

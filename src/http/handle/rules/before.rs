@@ -1,6 +1,8 @@
 //! The document that a write replaces: rules of special databases compare the new one with it.
 
-use crate::coordinator::{Database, Want};
+use std::sync::Arc;
+
+use crate::coordinator::{Database, ReadOperations, Want};
 use crate::document::draft::Draft;
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -15,10 +17,12 @@ use crate::http::{Problem, Result};
 ///
 /// # Errors
 /// 409 for such a conflict, else those of reading.
-pub async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bool) -> Result<Option<Object>> {
+pub async fn predecessor(db: &Arc<Database>, id: &DocId, draft: &Draft, new_edits: bool) -> Result<Option<Object>> {
     if !new_edits {
         let revs = draft.revisions.as_ref().map(ancestors).unwrap_or_default();
-        let Some(fetched) = db.fetch(id, Want::Revisions { revs, latest: false }).await? else { return Ok(None) };
+        let Some(fetched) = db.documents().fetch(id, Want::Revisions { revs, latest: false }).await? else {
+            return Ok(None);
+        };
         let newest = fetched.found.iter().find_map(|(_, stored)| stored.as_ref());
         // A branch without a known ancestor is checked against the winner: else anyone could put a conflict beside
         // another's document and so close the account.
@@ -29,7 +33,7 @@ pub async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bo
     }
     let parent = draft.revisions.as_ref().map(|path| path.head()).or_else(|| draft.rev.clone());
     let want = parent.clone().map_or(Want::Winner, Want::Revision);
-    match (parent, db.fetch_one(id, want).await?) {
+    match (parent, db.documents().fetch_one(id, want).await?) {
         (None, None) => Ok(None),
         (None, Some(stored)) if stored.deleted => Ok(None),
         (Some(_), Some(stored)) => body_of(&stored).map(Some),
@@ -47,9 +51,9 @@ fn ancestors(path: &RevPath) -> Vec<Revision> {
 ///
 /// # Errors
 /// Those of reading.
-pub async fn live(db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<Option<Object>> {
+pub async fn live(db: &Arc<Database>, id: &DocId, rev: Option<&Revision>) -> Result<Option<Object>> {
     let want = rev.cloned().map_or(Want::Winner, Want::Revision);
-    let live = db.fetch_one(id, want).await?.filter(|stored| !stored.deleted);
+    let live = db.documents().fetch_one(id, want).await?.filter(|stored| !stored.deleted);
     live.as_ref().map(body_of).transpose()
 }
 
@@ -58,7 +62,7 @@ pub async fn live(db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<O
 /// # Errors
 /// Those of reading.
 pub async fn copied(
-    db: &Database,
+    db: &Arc<Database>,
     (source, source_rev): (&DocId, Option<&Revision>),
     (target, target_rev): (&DocId, Option<&Revision>),
 ) -> Result<Option<(Object, Option<Object>)>> {

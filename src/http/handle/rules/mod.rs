@@ -5,6 +5,8 @@ pub mod before;
 pub mod replicator_docs;
 pub mod users;
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
 use crate::auth::access::{self, Class};
@@ -39,7 +41,7 @@ impl Rules {
     }
 
     /// The rules that what is written under this id must keep: none for design and local documents.
-    fn of_written(ctx: &Context, db: &Database, id: &DocId) -> Rules {
+    fn of_written(ctx: &Context, db: &Arc<Database>, id: &DocId) -> Rules {
         Rules::of(ctx, &db.name).for_written(id)
     }
 
@@ -51,7 +53,7 @@ impl Rules {
     ///
     /// # Errors
     /// 404 for another's.
-    pub fn may_touch(self, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
+    pub fn may_touch(self, user: &UserCtx, db: &Arc<Database>, id: &DocId) -> Result<()> {
         match self {
             Rules::Users => users::may_touch(user, db, id),
             Rules::Replicator | Rules::None => Ok(()),
@@ -66,7 +68,7 @@ impl Rules {
         self,
         ctx: &Context,
         user: &UserCtx,
-        db: &Database,
+        db: &Arc<Database>,
         write: &mut WriteRequest,
         new_edits: bool,
     ) -> Result<()> {
@@ -154,7 +156,7 @@ pub enum Sight {
 ///
 /// # Errors
 /// 403 for design documents of the users database.
-pub fn sight(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<Sight> {
+pub fn sight(ctx: &Context, user: &UserCtx, db: &Arc<Database>, id: &DocId) -> Result<Sight> {
     Ok(match Rules::of(ctx, &db.name) {
         Rules::Users => users::visible_fields(ctx, user, db, id)?.map_or(Sight::Whole, Sight::Fields),
         Rules::Replicator if !replicator_docs::sees_credentials(user, db) => Sight::NoCredentials(user.clone()),
@@ -166,7 +168,7 @@ pub fn sight(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result
 ///
 /// # Errors
 /// 404 as if it did not exist; 403 for design documents.
-pub fn must_see_all(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
+pub fn must_see_all(ctx: &Context, user: &UserCtx, db: &Arc<Database>, id: &DocId) -> Result<()> {
     match sight(ctx, user, db, id)? {
         Sight::Whole => Ok(()),
         Sight::Fields(_) | Sight::NoCredentials(_) => Err(Problem::missing()),
@@ -191,7 +193,7 @@ impl Sight {
 }
 
 /// Who lists a database and may not see all of it; `None`: all may be shown.
-pub fn lister(ctx: &Context, user: &UserCtx, db: &Database) -> Option<Lister> {
+pub fn lister(ctx: &Context, user: &UserCtx, db: &Arc<Database>) -> Option<Lister> {
     match Rules::of(ctx, &db.name) {
         Rules::Users => users::lister(ctx, user, db).map(Lister::Users),
         Rules::Replicator if replicator_docs::sees_credentials(user, db) => None,
@@ -232,7 +234,7 @@ impl Lister {
 pub async fn prepare(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
@@ -246,7 +248,7 @@ pub async fn prepare(
 pub async fn may_delete(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     id: &DocId,
     rev: Option<&Revision>,
 ) -> Result<()> {
@@ -263,7 +265,7 @@ pub async fn may_delete(
 pub async fn may_copy(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     from: (&DocId, Option<&Revision>),
     to: (&DocId, Option<&Revision>),
 ) -> Result<()> {
@@ -284,7 +286,7 @@ pub async fn may_copy(
 pub async fn may_attach(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     id: &DocId,
     rev: Option<&Revision>,
 ) -> Result<()> {

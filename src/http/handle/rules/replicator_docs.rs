@@ -1,6 +1,8 @@
 //! Documents of replicator databases: their rules (`replicate::documents`) are applied before writes, and credentials
 //! are hidden from readers to whom they do not belong. `rules` calls this module for such databases only.
 
+use std::sync::Arc;
+
 use super::before::{copied, live, predecessor};
 use crate::auth::UserCtx;
 use crate::auth::access::Rank;
@@ -21,7 +23,7 @@ use crate::replicate::sealed::{seal_key, sealed};
 pub async fn prepare(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
@@ -47,7 +49,7 @@ pub async fn prepare(
 /// 403
 pub async fn may_copy(
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     (source, source_rev): (&DocId, Option<&Revision>),
     (target, target_rev): (&DocId, Option<&Revision>),
 ) -> Result<()> {
@@ -59,13 +61,13 @@ pub async fn may_copy(
 ///
 /// # Errors
 /// 403
-pub async fn may_attach(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<()> {
+pub async fn may_attach(user: &UserCtx, db: &Arc<Database>, id: &DocId, rev: Option<&Revision>) -> Result<()> {
     let old = live(db, id, rev).await?;
     checked(old.clone().unwrap_or_default(), old.as_ref(), user).map(drop).map_err(Problem::forbidden)
 }
 
 /// Whether the caller sees documents of the database whole: everything but credentials of replications of others.
-pub fn sees_credentials(user: &UserCtx, db: &Database) -> bool {
+pub fn sees_credentials(user: &UserCtx, db: &Arc<Database>) -> bool {
     Rank::of(user, Some(&SecurityObject::of(db))) >= Rank::DatabaseAdmin
 }
 

@@ -1,6 +1,8 @@
 //! Rules of the users database for requests: the documents that a caller may see and write (CouchDB documentation,
 //! 'Users database'). `rules` calls this module for that database only.
 
+use std::sync::Arc;
+
 use super::before::{body_of, copied, live, predecessor};
 use crate::auth::access::{self, Class, Rank};
 use crate::auth::security::SecurityObject;
@@ -13,7 +15,7 @@ use crate::document::revision::Revision;
 use crate::http::route::{InDatabase, ListKind};
 use crate::http::{Context, Problem, Request, Result};
 
-fn caller<'a>(db: &Database, user: &'a UserCtx) -> Caller<'a> {
+fn caller<'a>(db: &Arc<Database>, user: &'a UserCtx) -> Caller<'a> {
     Caller { user, is_admin: Rank::of(user, Some(&SecurityObject::of(db))) >= Rank::DatabaseAdmin }
 }
 
@@ -50,7 +52,7 @@ pub fn may_list(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> 
 ///
 /// # Errors
 /// 404 for another's.
-pub fn may_touch(user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
+pub fn may_touch(user: &UserCtx, db: &Arc<Database>, id: &DocId) -> Result<()> {
     Ok(caller(db, user).may_touch(id.as_str())?)
 }
 
@@ -58,7 +60,7 @@ pub fn may_touch(user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
 ///
 /// # Errors
 /// 403 for design documents.
-pub fn visible_fields(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<Option<Vec<String>>> {
+pub fn visible_fields(ctx: &Context, user: &UserCtx, db: &Arc<Database>, id: &DocId) -> Result<Option<Vec<String>>> {
     Ok(if caller(db, user).sees_all(id.as_str())? { None } else { Some(public_fields(ctx)) })
 }
 
@@ -84,7 +86,7 @@ pub struct Lister {
 }
 
 /// Who lists the database and may not see all of it; `None`: all may be shown.
-pub fn lister(ctx: &Context, user: &UserCtx, db: &Database) -> Option<Lister> {
+pub fn lister(ctx: &Context, user: &UserCtx, db: &Arc<Database>) -> Option<Lister> {
     match caller(db, user).is_admin {
         true => None,
         false => Some(Lister { user: user.clone(), fields: public_fields(ctx) }),
@@ -116,7 +118,7 @@ impl Lister {
 pub async fn prepare(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
@@ -160,7 +162,7 @@ async fn is_validated(ctx: &Context, user: &UserCtx, db: &Database) -> Result<bo
 pub async fn may_delete(
     ctx: &Context,
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     id: &DocId,
     rev: Option<&Revision>,
 ) -> Result<()> {
@@ -176,7 +178,7 @@ pub async fn may_delete(
 ///
 /// # Errors
 /// 404 as if it did not exist; 403 for design documents.
-pub fn may_copy_from(user: &UserCtx, db: &Database, source: &DocId) -> Result<()> {
+pub fn may_copy_from(user: &UserCtx, db: &Arc<Database>, source: &DocId) -> Result<()> {
     if caller(db, user).sees_all(source.as_str())? { Ok(()) } else { Err(Problem::missing()) }
 }
 
@@ -186,7 +188,7 @@ pub fn may_copy_from(user: &UserCtx, db: &Database, source: &DocId) -> Result<()
 /// 403.
 pub async fn may_copy(
     user: &UserCtx,
-    db: &Database,
+    db: &Arc<Database>,
     (source, source_rev): (&DocId, Option<&Revision>),
     (target, target_rev): (&DocId, Option<&Revision>),
 ) -> Result<()> {
@@ -198,7 +200,7 @@ pub async fn may_copy(
 ///
 /// # Errors
 /// 403.
-pub async fn may_attach(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<()> {
+pub async fn may_attach(user: &UserCtx, db: &Arc<Database>, id: &DocId, rev: Option<&Revision>) -> Result<()> {
     let old = live(db, id, rev).await?;
     let new = old.clone().unwrap_or_default();
     Ok(users::validate(id.as_str(), &new, old.as_ref(), caller(db, user))?)

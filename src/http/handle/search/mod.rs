@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::auth::access::Class;
-use crate::coordinator::{SearchFailure, SearchQuery, SearchRefusal};
+use crate::coordinator::{ReadOperations, SearchFailure, SearchQuery, SearchRefusal};
 use crate::document::id::DocId;
 use crate::http::handle::query::partition;
 use crate::http::request::Verb;
@@ -62,7 +62,7 @@ async fn search(
     if let Some(name) = partition {
         partition::check(&db, name)?;
     }
-    let program = db.program(&DocId::new(ddoc)).await?;
+    let program = db.design_docs().program(&DocId::new(ddoc)).await?;
     let mut args = match request.verb {
         Verb::Post => SearchArgs::of_body(&request.query_object().await?, &request.query)?,
         _ => SearchArgs::of_query(&request.query)?,
@@ -72,7 +72,7 @@ async fn search(
     let own = options.and_then(|options| options.get("partitioned")).and_then(|own| own.as_bool());
     let partitioned = db.map().partitioned;
     args.check((partitioned, partitioned && own != Some(false)))?;
-    let index = match db.search(&DocId::new(ddoc), name).await {
+    let index = match db.queries().search(&DocId::new(ddoc), name).await {
         Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
         index => index?,
     };
@@ -91,7 +91,7 @@ async fn search(
 
 async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let index = match db.search(&DocId::new(ddoc), name).await {
+    let index = match db.queries().search(&DocId::new(ddoc), name).await {
         Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
         index => index?,
     };
@@ -110,7 +110,7 @@ async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &
 
 async fn disk_size(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let index = match db.search(&DocId::new(ddoc), name).await {
+    let index = match db.queries().search(&DocId::new(ddoc), name).await {
         Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
         index => index?,
     };
@@ -126,7 +126,7 @@ async fn disk_size(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&s
 pub async fn cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     // As in CouchDB; what anybody asks for is not touched.
     let db = ctx.open(db, request, Class::Member)?;
-    db.clean_up_views().await?;
+    db.queries().clean_up_views().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 

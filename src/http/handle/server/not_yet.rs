@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::auth::access::Class;
-use crate::coordinator::Want;
+use crate::coordinator::{ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::http::{Context, Problem, Reply, Request, Result};
 
@@ -22,7 +22,7 @@ pub fn temp_view(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
 pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {
     let database = ctx.open(db, request, Class::Member)?;
     let function = path.first().map(String::as_str).unwrap_or_default();
-    let found = database.fetch(&DocId::new(id), Want::Winner).await?;
+    let found = database.documents().fetch(&DocId::new(id), Want::Winner).await?;
     if found
         .is_none_or(|f| f.tree.winner().is_none_or(|leaf| crate::document::rev_tree::RevValue::is_deleted(leaf.value)))
     {

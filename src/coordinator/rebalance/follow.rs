@@ -6,24 +6,18 @@
 
 use std::sync::Arc;
 
+use crate::coordinator::anti_entropy::RepairOperations;
+use crate::coordinator::rebalance::OwnReplicas;
+use crate::coordinator::rebalance::RebalanceOperations as _;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::record::{self, MapRecord, Placed};
 use crate::shard::{self, ShardError};
 use crate::storage::ShardEngine;
+use crate::world::BoxFuture;
 
-impl Database {
-    /// The map as it is known here. In a cluster it names the nodes, also where this one was alone when the database
-    /// was made.
-    pub(in crate::coordinator) fn map_record(&self) -> MapRecord {
-        let mut places = self.known.shared(&self.context.node).places();
-        if self.context.others().is_empty() && self.known.is_unnamed() {
-            places.by_range = None;
-        }
-        places
-    }
-
+impl OwnReplicas<'_> {
     /// Goes over to a map, unless this node knows a later one.
-    pub(in crate::coordinator) async fn follow(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+    pub(in crate::coordinator) async fn follow_map(self, places: MapRecord) -> Result<(), ShardError> {
         let _alone = self.following.lock().await;
         let own = self.map_record();
         if places.version <= own.version {
@@ -51,13 +45,13 @@ impl Database {
     /// Divides this node's copy of a range; where it is not whole the halves are made anew from those of the others,
     /// who have divided theirs: by the range they give it nothing any more.
     async fn divide_anyway(
-        self: &Arc<Self>,
+        self,
         (range, shard): (usize, u64),
         step: MapRecord,
         places: &MapRecord,
     ) -> Result<(), ShardError> {
         if self.context.status.rebuilds.is_filling(shard) {
-            return self.divide_unfilled(range, step, places).await;
+            return self.replica_rebuild().divide_unfilled(range, step, places).await;
         }
         let error = match self.divide(range, &step).await {
             Err(error) if error.is_damage_here() => error,
@@ -67,16 +61,16 @@ impl Database {
         let children = self.children(range).await?;
         let has_damaged_child =
             children.is_some_and(|children| children.shards.iter().any(|child| damaged.contains_key(child)));
-        let is_replaced = self.is_unsound(range);
+        let is_replaced = self.replica_rebuild().is_unsound(range);
         if is_replaced || has_damaged_child {
             // Others are filled when this is tried again.
             self.discard_children(range).await?;
         }
-        if is_replaced { self.divide_unfilled(range, step, places).await } else { Err(error) }
+        if is_replaced { self.replica_rebuild().divide_unfilled(range, step, places).await } else { Err(error) }
     }
 
     /// Goes over to a map of the same ranges: copies that this node is to hold get a shard, others lose theirs.
-    async fn take_places(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+    async fn take_places(self, places: MapRecord) -> Result<(), ShardError> {
         let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
         let node = Arc::clone(&self.context.node);
         // Numbers that are not needed are never used; there are enough.
@@ -119,7 +113,7 @@ impl Database {
     }
 }
 
-/// The map of `maps` after its split `at`, with `numbers` ranges: a version is taken only with all of it.
+/// The map of `places` after its split `at`, with `numbers` ranges: a version is taken only with all of it.
 fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecord {
     let mut step = places.clone();
     step.splits.truncate(at + 1);
@@ -129,6 +123,14 @@ fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecor
     }
     step.moves.retain(|moved| (moved.range as usize) < numbers);
     step
+}
+
+/// [`OwnReplicas::follow_map`] as the context of the node has it.
+pub(in crate::coordinator) fn follow_map(
+    database: Arc<Database>,
+    places: MapRecord,
+) -> BoxFuture<'static, Result<(), ShardError>> {
+    Box::pin(async move { database.own_replicas().follow_map(places).await })
 }
 
 impl MapRecord {
@@ -146,7 +148,7 @@ impl MapRecord {
         if let Some(by_range) = &mut next.by_range {
             for _ in 0..2 {
                 let mut nodes = by_range[range].clone();
-                // Primaries alternate by the number of the range (`Database::nodes_of`): the halves keep those they
+                // Primaries alternate by the number of the range (`Replicas::nodes_of`): the halves keep those they
                 // had.
                 let (turn, count) = (by_range.len(), nodes.len());
                 nodes.rotate_left(range % count);

@@ -1,5 +1,6 @@
 //! The replicas of a range, and the order in which reads ask them.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -15,20 +16,41 @@ use crate::limits;
 use crate::shard::{OnChange, Owner, ShardCopy, ShardError, ShardId};
 use crate::storage::StorageError;
 
+/// The replicas of the ranges of a database.
+#[derive(Clone, Copy)]
+pub struct Replicas<'d> {
+    database: &'d Database,
+}
+
+impl Deref for Replicas<'_> {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.database
+    }
+}
+
 impl Database {
+    /// See [`Replicas`].
+    pub(in crate::coordinator) fn replicas(&self) -> Replicas<'_> {
+        Replicas { database: self }
+    }
+}
+
+impl Replicas<'_> {
     /// The nodes that hold a range, in the order in which they become the primary: that of the map, begun elsewhere for
     /// each range, so that the work is spread.
-    pub(in crate::coordinator) fn nodes_of(&self, index: usize) -> Vec<Arc<str>> {
+    pub(in crate::coordinator) fn nodes_of(self, index: usize) -> Vec<Arc<str>> {
         self.layout().primaries(index, &self.context.node)
     }
 
     /// How many copies a range has.
-    pub(in crate::coordinator) fn copies_of(&self, index: usize) -> usize {
+    pub(in crate::coordinator) fn copies_of(self, index: usize) -> usize {
         self.layout().placed.copies(index)
     }
 
     /// Whether this node holds the only copy of a range: nobody else is to be asked.
-    pub(in crate::coordinator) fn is_alone(&self, index: usize) -> bool {
+    pub(in crate::coordinator) fn is_alone(self, index: usize) -> bool {
         self.layout().is_alone(index)
     }
 
@@ -36,16 +58,16 @@ impl Database {
     ///
     /// # Errors
     /// [`ShardError::Moved`] for a range that was split long ago.
-    pub(in crate::coordinator) async fn own_copy(&self, index: usize) -> Result<Option<OwnCopy>, ShardError> {
+    pub(in crate::coordinator) async fn own_copy(self, index: usize) -> Result<Option<OwnCopy>, ShardError> {
         self.own_copy_by(&self.layout(), index).await
     }
 
-    /// As [`Database::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
+    /// As [`Replicas::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
     ///
     /// # Errors
     /// [`ShardError::NotExecuted`], too, for a copy that is not filled yet (`rebuild`): it is as if it were away.
     pub(in crate::coordinator) async fn own_copy_by(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
     ) -> Result<Option<OwnCopy>, ShardError> {
@@ -57,9 +79,9 @@ impl Database {
         }
     }
 
-    /// As [`Database::own_copy_by`], also one that is not filled yet.
+    /// As [`Replicas::own_copy_by`], also one that is not filled yet.
     pub(in crate::coordinator) async fn own_copy_to_fill(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
     ) -> Result<Option<OwnCopy>, ShardError> {
@@ -90,24 +112,24 @@ impl Database {
     }
 
     /// This database as the owner of a shard.
-    pub(in crate::coordinator) fn owner_of(&self, shard: ShardId, on_change: OnChange) -> Owner {
+    pub(in crate::coordinator) fn owner_of(self, shard: ShardId, on_change: OnChange) -> Owner {
         let (known, node) = (Arc::clone(&self.known), Arc::clone(&self.context.node));
         let admits = Box::new(move |version| known.placed().admits(shard.0, version, &node));
         Owner { on_change, admits }
     }
 
     /// This node's copy of a range, for tools that work on the data of one node.
-    pub(in crate::coordinator) async fn own_shard(&self, index: usize) -> Result<ShardCopy, ShardError> {
+    pub(in crate::coordinator) async fn own_shard(self, index: usize) -> Result<ShardCopy, ShardError> {
         Ok(self.held_copy(index).await?.shard)
     }
 
-    async fn held_copy(&self, index: usize) -> Result<OwnCopy, ShardError> {
+    async fn held_copy(self, index: usize) -> Result<OwnCopy, ShardError> {
         let none = || ShardError::NoCopy { copies: self.copies_of(index) };
         self.own_copy(index).await?.ok_or_else(none)
     }
 
-    /// As [`Database::own_shard`]; one that is so damaged that it cannot be opened as what is left of it.
-    pub(in crate::coordinator) async fn own_shard_or_remains(&self, index: usize) -> Result<ShardCopy, ShardError> {
+    /// As [`Replicas::own_shard`]; one that is so damaged that it cannot be opened as what is left of it.
+    pub(in crate::coordinator) async fn own_shard_or_remains(self, index: usize) -> Result<ShardCopy, ShardError> {
         match self.own_shard(index).await {
             Err(ShardError::Storage(StorageError::Corrupt(_))) => {
                 let shard = self.layout().placed.shard(index).ok_or(ShardError::Moved)?;
@@ -118,17 +140,17 @@ impl Database {
     }
 
     /// This node's copies of all ranges, in ring order; fails where it holds none of one.
-    pub(in crate::coordinator) async fn own_shards(&self) -> Result<Vec<ShardCopy>, ShardError> {
+    pub(in crate::coordinator) async fn own_shards(self) -> Result<Vec<ShardCopy>, ShardError> {
         Ok(self.own_copies().await?.into_iter().map(|copy| copy.shard).collect())
     }
 
-    /// As [`Database::own_shards`], with their epochs.
-    pub(in crate::coordinator) async fn own_copies(&self) -> Result<Vec<OwnCopy>, ShardError> {
+    /// As [`Replicas::own_shards`], with their epochs.
+    pub(in crate::coordinator) async fn own_copies(self) -> Result<Vec<OwnCopy>, ShardError> {
         try_join_all(self.ranges().into_iter().map(|index| self.held_copy(index))).await
     }
 
     /// Adds an event for every change of a document, whether or not a reader waits; none behind that of the deletion.
-    pub(in crate::coordinator) fn tell_updates(&self) -> OnChange {
+    pub(in crate::coordinator) fn tell_updates(self) -> OnChange {
         let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
         Box::new(move || {
             if !*gone.borrow() {
@@ -139,7 +161,7 @@ impl Database {
 
     /// A copy on a node, whether or not that can be reached. What is asked of it is counted by the layout.
     pub(in crate::coordinator) async fn copy_on(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
         node: &Arc<str>,
@@ -157,7 +179,7 @@ impl Database {
     /// The copies of a range that can be asked now, in the order in which they become the primary: those that hold what
     /// the others hold first. They may be none.
     pub(in crate::coordinator) async fn primaries(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
     ) -> Result<Vec<RangeCopy>, ShardError> {
@@ -180,7 +202,7 @@ impl Database {
     /// The copies of a range that can be asked now, in the order in which to read from them: this node's own first,
     /// unless it has been away and others have not. Of a handle with a floor those that hold what it stands for.
     pub(in crate::coordinator) async fn readers(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
     ) -> Result<Vec<RangeCopy>, ShardError> {
@@ -188,9 +210,9 @@ impl Database {
         Ok(self.admitted(layout, index, copies))
     }
 
-    /// As [`Database::readers`], whatever the handle's reads are to show.
+    /// As [`Replicas::readers`], whatever the handle's reads are to show.
     pub(in crate::coordinator) async fn all_readers(
-        &self,
+        self,
         layout: &Layout,
         index: usize,
     ) -> Result<Vec<RangeCopy>, ShardError> {
@@ -209,9 +231,9 @@ impl Database {
         Ok(copies)
     }
 
-    /// What [`Database::readers`] of some ranges comes to where this node holds the only copy of each and all are open:
+    /// What [`Replicas::readers`] of some ranges comes to where this node holds the only copy of each and all are open:
     /// nobody is waited for then, and no future is needed for each. Else nothing.
-    pub(in crate::coordinator) fn copies_at_hand(&self, layout: &Layout, ranges: &[usize]) -> Option<Vec<OwnCopy>> {
+    pub(in crate::coordinator) fn copies_at_hand(self, layout: &Layout, ranges: &[usize]) -> Option<Vec<OwnCopy>> {
         if self.is_gone() || self.context.is_in_maintenance() {
             return None;
         }
@@ -223,23 +245,23 @@ impl Database {
         ranges.iter().map(copy).collect()
     }
 
-    fn any_in_sync(&self, index: usize) -> bool {
+    fn any_in_sync(self, index: usize) -> bool {
         self.nodes_of(index).iter().any(|node| self.context.rank(node) == Some(0))
     }
 
     /// The copy of a range to read from.
-    pub(in crate::coordinator) async fn copy_of(&self, index: usize) -> Result<RangeCopy, ShardError> {
+    pub(in crate::coordinator) async fn copy_of(self, index: usize) -> Result<RangeCopy, ShardError> {
         let copies = self.readers(&self.layout(), index).await?;
         copies.into_iter().next().ok_or(ShardError::NoCopy { copies: self.copies_of(index) })
     }
 
     /// One copy of each range to read from, in ring order.
-    pub(in crate::coordinator) async fn all_copies(&self) -> Result<Vec<RangeCopy>, ShardError> {
+    pub(in crate::coordinator) async fn all_copies(self) -> Result<Vec<RangeCopy>, ShardError> {
         try_join_all(self.ranges().into_iter().map(|index| self.copy_of(index))).await
     }
 
     /// Does something by the layout of this moment; where documents are elsewhere by then, anew by the next one.
-    pub(in crate::coordinator) async fn by_layout<T, E, F>(&self, op: impl Fn(Arc<Layout>) -> F) -> Result<T, E>
+    pub(in crate::coordinator) async fn by_layout<T, E, F>(self, op: impl Fn(Arc<Layout>) -> F) -> Result<T, E>
     where
         E: MayHaveMoved,
         F: Future<Output = Result<T, E>>,
@@ -256,7 +278,7 @@ impl Database {
 
     /// Does something on one copy of a range, on the next one where a copy fails.
     pub(in crate::coordinator) async fn on_one<T, F>(
-        &self,
+        self,
         index: usize,
         op: impl Fn(RangeCopy) -> F,
     ) -> Result<T, ShardError>
@@ -273,7 +295,7 @@ impl Database {
         }
     }
 
-    async fn on_one_by<T, F>(&self, layout: &Layout, index: usize, op: impl Fn(RangeCopy) -> F) -> Result<T, ShardError>
+    async fn on_one_by<T, F>(self, layout: &Layout, index: usize, op: impl Fn(RangeCopy) -> F) -> Result<T, ShardError>
     where
         F: Future<Output = Result<T, ShardError>>,
     {
