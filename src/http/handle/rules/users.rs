@@ -8,7 +8,7 @@ use crate::auth::access::{self, Class, Rank};
 use crate::auth::security::SecurityObject;
 use crate::auth::users::{self, Caller};
 use crate::auth::{UserCtx, admins, options, password_rules, users_design};
-use crate::coordinator::{AllDocsRow, Database, Want, WriteRequest};
+use crate::coordinator::{AllDocsRow, Database, ReadOperations, Want, WriteRequest};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::Revision;
@@ -150,9 +150,9 @@ pub async fn prepare(
 /// Whether a document must have the form of a user document. On a node that follows CouchDB an administrator of the server
 /// may write others into a database that `authentication_db` names, until that has its design document: there the
 /// function of that document is what checks the form.
-async fn is_validated(ctx: &Context, user: &UserCtx, db: &Database) -> Result<bool> {
+async fn is_validated(ctx: &Context, user: &UserCtx, db: &Arc<Database>) -> Result<bool> {
     let is_open = ctx.config.follows_couchdb() && user.is_server_admin() && &*db.name != "_users";
-    Ok(!is_open || db.fetch(&DocId::new(users_design::ID), Want::Winner).await?.is_some())
+    Ok(!is_open || db.documents().fetch(&DocId::new(users_design::ID), Want::Winner).await?.is_some())
 }
 
 /// Checks the deletion of a document; what is not there is left to be told by the deletion itself.
