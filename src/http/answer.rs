@@ -78,7 +78,6 @@ pub async fn answer(
 ) -> http::Response<Body> {
     let began = context.env.now();
     let (mut parts, body) = request.into_parts();
-    let cut = parts.extensions.remove::<Cut>().unwrap_or_default();
     let placed = vhost::apply(&context.config, &mut parts);
     forwarded::apply(&context.config, &mut parts.headers);
     let id = request_id(&context, &parts.headers);
@@ -117,40 +116,40 @@ pub async fn answer(
         skip_rest(&context, source).await;
     }
     let Told { renewed, user, is_audited, endpoint } = told;
-    reply = with_session(&context, secure, renewed, reply);
-    handle::token::keep(&context, &parts.headers, secure, &mut reply);
+    reply = with_cookies(&context, (&parts.headers, secure), renewed, reply);
     jsonp::wrap(&mut reply, callback.as_deref());
     finish(&context, &parts, (&id, &location), &mut reply);
     let (took, is_named) = (context.env.now().since(began), user.is_some());
     context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
-    request_log::tell(&context, &line);
-    if is_audited {
-        request_log::audit(&context.config, &line);
-    }
-    if let Some(streamed) = &reply.held {
-        context.streams.enter(peer.ip(), cut.0, streamed);
-    }
+    request_log::tell(&context, &line, is_audited);
     let slow = Slow::of(&context, &line, endpoint, (began, cost));
-    let mut response = into_response(&context, peer, held, reply, slow);
+    let mut response = into_response(&context, (peer, parts.extensions.remove()), held, reply, slow);
     if is_named {
         response.extensions_mut().insert(NamedUser);
     }
     response
 }
 
-/// The answer with the cookie of a session that goes on, unless it sets one itself.
-fn with_session(context: &Context, secure: bool, renewed: Option<String>, reply: Reply) -> Reply {
-    match renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
+/// The answer with the cookie of a session that goes on, unless it sets one itself, and with that of a read token.
+fn with_cookies(
+    context: &Context,
+    (headers, secure): (&HeaderMap, bool),
+    renewed: Option<String>,
+    reply: Reply,
+) -> Reply {
+    let mut reply = match renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
         Some(value) => {
             reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()))
         }
         None => reply,
-    }
+    };
+    handle::token::keep(context, headers, secure, &mut reply);
+    reply
 }
 
-/// What is checked before the handler, in this order: the framing, the target, credentials, the outermost door, the path, rights on
-/// the server, the method. `told`: what the answer and its lines in the log need to know of it.
+/// What is checked before the handler, in this order: the framing, the target, credentials, the outermost door, the
+/// path, rights on the server, the method. `told`: what the answer and its lines in the log need to know of it.
 async fn checked(
     context: &Context,
     parts: &http::request::Parts,
@@ -191,8 +190,8 @@ async fn checked(
     handle(context, endpoint, request).await
 }
 
-/// What two servers in a row could understand differently is refused: no host (RFC 9112, 3.2), two hosts, and codings of
-/// the transfer but `chunked`, which are not undone here.
+/// What two servers in a row could understand differently is refused: no host (RFC 9112, 3.2), two hosts, and codings
+/// of the transfer but `chunked`, which are not undone here.
 fn check_framing(version: http::Version, headers: &HeaderMap) -> Result<()> {
     match headers.get_all(http::header::HOST).iter().count() {
         0 if version == http::Version::HTTP_11 => {
@@ -390,14 +389,18 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     cors::add(config, &parts.headers, headers);
 }
 
-/// `held`: the memory of what was made of the request's body, which a streamed answer may be made from.
+/// `held`: the memory of what was made of the request's body, which a streamed answer may be made from. `cut` ends the
+/// connection of a streamed answer.
 fn into_response(
     context: &Context,
-    peer: SocketAddr,
+    (peer, cut): (SocketAddr, Option<Cut>),
     held: Option<Share>,
     mut reply: Reply,
     slow: Slow,
 ) -> http::Response<Body> {
+    if let Some(streamed) = &reply.held {
+        context.streams.enter(peer.ip(), cut.unwrap_or_default().0, streamed);
+    }
     let body = match reply.body {
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,

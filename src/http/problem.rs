@@ -69,8 +69,8 @@ impl Problem {
         Problem::bad_request("invalid UTF-8 JSON")
     }
 
-    /// 400 for a body that cannot be read as JSON: [`Problem::invalid_json`], unless it is only nested too deeply or has
-    /// an integer that is too large.
+    /// 400 for a body that cannot be read as JSON: [`Problem::invalid_json`], unless it is only nested too deeply or
+    /// has an integer that is too large.
     pub fn unread_json(text: &[u8]) -> Problem {
         if json::is_too_deep(text) {
             return Problem::bad_request(format!("JSON is nested deeper than {} levels", limits::JSON_DEPTH_MAX));

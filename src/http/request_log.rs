@@ -3,7 +3,8 @@
 //! A line has the path as it was sent and no query, because parameters may hold what is secret. It is written when the
 //! head of the answer is ready: a feed's line tells how long it took to begin.
 //!
-//! What server administrators change beside documents has a line of its own (`log/audit`), whatever `log/requests` says.
+//! What server administrators change beside documents has a line of its own (`log/audit`), whatever `log/requests`
+//! says.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +29,10 @@ pub(super) struct RequestLine<'r> {
 }
 
 /// Writes the line, if the configured level is not `none`, and keeps a request that took long.
-pub(super) fn tell(context: &Context, line: &RequestLine<'_>) {
+pub(super) fn tell(context: &Context, line: &RequestLine<'_>, is_audited: bool) {
+    if is_audited {
+        audit(&context.config, line);
+    }
     context.slow.note(&context.config, context.env.wall(), line);
     /// Levels are part of the code in `tracing`, not values.
     macro_rules! at {
@@ -86,13 +90,13 @@ fn is_system(database: &str) -> bool {
 }
 
 /// Writes the line about what an administrator did, where `log/audit` is on.
-pub(super) fn audit(config: &Config, line: &RequestLine<'_>) {
+fn audit(config: &Config, line: &RequestLine<'_>) {
     if !config.bool("log", "audit", true) {
         return;
     }
     let RequestLine { method, path, status, user, peer, id, .. } = line;
     let user = user.as_deref().unwrap_or("-");
-    tracing::info!(target: "audit", method, path, status, user, %peer, id, "administrator");
+    tracing::info!(target: "audit", method, path, status, user, %peer, id, "audit");
 }
 
 #[cfg(test)]

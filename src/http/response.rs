@@ -212,8 +212,8 @@ pub struct ChunkSink {
 }
 
 impl ChunkSink {
-    /// The page of rows that was written is done with: waits until there is memory for the next one. `shows_docs`: its rows
-    /// come with documents.
+    /// The page of rows that was written is done with: waits until there is memory for the next one. `shows_docs`: its
+    /// rows come with documents.
     pub async fn room(&self, shows_docs: bool) -> Result<()> {
         self.held.room(shows_docs).await
     }

@@ -215,7 +215,7 @@ async fn connection(
     shared: Arc<Shared>,
     stream: BoxStream,
     peer: Peer,
-    (place, own): (OwnedSemaphorePermit, Arc<Connection>),
+    (_place, own): (OwnedSemaphorePermit, Arc<Connection>),
 ) {
     let env = shared.context.env.clone();
     let router = TowerToHyperService::new(shared.router.clone());
@@ -223,8 +223,7 @@ async fn connection(
     let with_answers = cut.clone();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         let working = with_requests.work();
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(with_answers.clone());
+        mark(&mut request, peer, &with_answers);
         let answered = router.call(request);
         let own = Arc::clone(&with_requests);
         async move {
@@ -272,7 +271,13 @@ async fn connection(
         }
         tracing::debug!("connection of {}: {error}", peer.address);
     }
-    drop(place);
+}
+
+/// Has the handlers of a request know whose it is and what cuts its connection.
+fn mark(request: &mut hyper::Request<hyper::body::Incoming>, peer: Peer, cut: &Cut) {
+    let known = request.extensions_mut();
+    known.insert(peer);
+    known.insert(cut.clone());
 }
 
 /// hyper's timers over the [`Env`]. The only one that hyper sets here is for the head of a request.

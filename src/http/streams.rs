@@ -2,11 +2,12 @@
 //!
 //! A streamed answer holds the page of rows that it is made of and what its client has not taken yet. Where all of them
 //! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
-//! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their answers.
+//! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their
+//! answers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
@@ -39,6 +40,8 @@ struct Entry {
     bytes: usize,
     /// Bytes that are set aside for a page which is being read: the answer waits for the node then, not for its client.
     reserved: usize,
+    /// Since when they are.
+    reserved_since: Instant,
     /// When its client took something last.
     progressed: Instant,
     cut: Arc<Notify>,
@@ -49,11 +52,21 @@ impl Table {
         self.by_address.get(&address).copied().unwrap_or_default()
     }
 
-    /// Whether there is room for a page of so many bytes, beside those that are being read where `with_reserved`.
-    fn has_room(&self, address: IpAddr, bytes: usize, with_reserved: bool) -> bool {
-        let reserved = if with_reserved { self.reserved + bytes } else { 0 };
-        let fits = |held: usize, most: usize| held == 0 || held + reserved <= most;
-        fits(self.held, limits::HTTP_STREAMS_BYTES) && fits(self.own(address), limits::HTTP_ADDRESS_STREAMS_BYTES)
+    /// Whether there is room for a page of so many bytes beside what is held and being read. A page that takes long to
+    /// be read, for its own reasons such as a filter function, does not keep others from theirs.
+    fn has_room(&self, address: IpAddr, bytes: usize, now: Instant) -> bool {
+        let own = self.own(address);
+        let fits = |reserved: usize| {
+            let all = self.held + reserved;
+            all == 0 || all + bytes <= limits::HTTP_STREAMS_BYTES
+        };
+        (own == 0 || own + bytes <= limits::HTTP_ADDRESS_STREAMS_BYTES)
+            && (fits(self.reserved) || fits(self.reserved_lately(now)))
+    }
+
+    fn reserved_lately(&self, now: Instant) -> usize {
+        let is_late = |entry: &&Entry| now.since(entry.reserved_since) < limits::HTTP_STREAM_PATIENCE;
+        self.streams.values().filter(is_late).map(|entry| entry.reserved).sum()
     }
 
     fn add(&mut self, id: u64, bytes: usize) {
@@ -89,12 +102,14 @@ impl Table {
 
     fn leave(&mut self, id: u64) {
         self.remove(id, usize::MAX);
-        self.reserve(id, 0);
-        self.streams.remove(&id);
+        if let Some(entry) = self.streams.remove(&id) {
+            self.reserved -= entry.reserved;
+        }
     }
 
-    fn reserve(&mut self, id: u64, bytes: usize) {
+    fn reserve(&mut self, id: u64, bytes: usize, now: Instant) {
         let Some(entry) = self.streams.get_mut(&id) else { return };
+        entry.reserved_since = now;
         self.reserved = self.reserved - std::mem::replace(&mut entry.reserved, bytes) + bytes;
     }
 }
@@ -115,12 +130,12 @@ impl Streams {
         let mut table = lock(&self.table);
         let id = table.next;
         table.next += 1;
-        let entry = Entry { address, bytes: 0, reserved: 0, progressed: self.env.now(), cut };
+        let now = self.env.now();
+        let entry = Entry { address, bytes: 0, reserved: 0, reserved_since: now, progressed: now, cut };
         table.streams.insert(id, entry);
         table.add(id, held.own().page + held.own().unread);
-        if held.place.set((Arc::clone(self), id)).is_err() {
-            table.leave(id);
-        }
+        let before = lock(&held.place).replace((Arc::clone(self), id));
+        assert!(before.is_none(), "an answer is on its way once");
     }
 
     /// Waits until there is room for a page of answer `id` that takes so many bytes, as far as that is known.
@@ -132,12 +147,12 @@ impl Streams {
             {
                 let mut table = lock(&self.table);
                 let Some(address) = table.streams.get(&id).map(|entry| entry.address) else { return Err(crowded()) };
-                // Pages that are being read may take long for their own reasons, such as a filter function.
-                if table.has_room(address, bytes, waited < limits::HTTP_STREAM_PATIENCE) {
-                    table.reserve(id, bytes);
+                let now = self.env.now();
+                if table.has_room(address, bytes, now) {
+                    table.reserve(id, bytes, now);
                     return Ok(());
                 }
-                if let Some((address, cut)) = table.stalled(self.env.now()) {
+                if let Some((address, cut)) = table.stalled(now) {
                     tracing::info!(
                         "a connection of {address} is cut: its answer is not read, and memory for answers is short"
                     );
@@ -163,7 +178,7 @@ fn crowded() -> Problem {
 pub struct Held {
     own: Mutex<Own>,
     /// Where it is counted, once it is on its way.
-    place: OnceLock<(Arc<Streams>, u64)>,
+    place: Mutex<Option<(Arc<Streams>, u64)>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -181,7 +196,12 @@ impl Held {
         *lock(&self.own)
     }
 
-    /// The page that was written is done with; waits for room for the next one. `shows_docs`: its rows come with documents.
+    fn place(&self) -> Option<(Arc<Streams>, u64)> {
+        lock(&self.place).clone()
+    }
+
+    /// The page that was written is done with; waits for room for the next one. `shows_docs`: its rows come with
+    /// documents.
     ///
     /// # Errors
     /// 503 where there is none for long.
@@ -191,8 +211,8 @@ impl Held {
             0 if shows_docs => limits::HTTP_STREAM_PAGE_BYTES,
             largest => largest.clamp(limits::HTTP_CHUNK_BYTES, limits::HTTP_STREAM_PAGE_BYTES),
         };
-        match self.place.get() {
-            Some((streams, id)) => streams.room(*id, expected).await,
+        match self.place() {
+            Some((streams, id)) => streams.room(id, expected).await,
             None => Ok(()),
         }
     }
@@ -204,11 +224,12 @@ impl Held {
             own.largest = own.largest.max(bytes);
             std::mem::replace(&mut own.page, bytes)
         };
-        let Some((streams, id)) = self.place.get() else { return };
+        let Some((streams, id)) = self.place() else { return };
+        let now = streams.env.now();
         let mut table = lock(&streams.table);
-        table.reserve(*id, 0);
-        table.remove(*id, before);
-        table.add(*id, bytes);
+        table.reserve(id, 0, now);
+        table.remove(id, before);
+        table.add(id, bytes);
         drop(table);
         streams.room.notify_waiters();
     }
@@ -216,19 +237,19 @@ impl Held {
     /// So many bytes wait for the client.
     pub fn written(&self, bytes: usize) {
         lock(&self.own).unread += bytes;
-        if let Some((streams, id)) = self.place.get() {
-            lock(&streams.table).add(*id, bytes);
+        if let Some((streams, id)) = self.place() {
+            lock(&streams.table).add(id, bytes);
         }
     }
 
     /// The client took so many.
     pub fn taken(&self, bytes: usize) {
         lock(&self.own).unread -= bytes;
-        let Some((streams, id)) = self.place.get() else { return };
+        let Some((streams, id)) = self.place() else { return };
         let now = streams.env.now();
         let mut table = lock(&streams.table);
-        table.remove(*id, bytes);
-        if let Some(entry) = table.streams.get_mut(id) {
+        table.remove(id, bytes);
+        if let Some(entry) = table.streams.get_mut(&id) {
             entry.progressed = now;
         }
         drop(table);
@@ -238,8 +259,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some((streams, id)) = self.place.get() {
-            lock(&streams.table).leave(*id);
+        if let Some((streams, id)) = self.place() {
+            lock(&streams.table).leave(id);
             streams.room.notify_waiters();
         }
     }

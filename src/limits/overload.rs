@@ -64,7 +64,7 @@ pub const HTTP_STREAM_WAIT: Duration = Duration::from_secs(10);
 /// Time between two looks at whether somebody's connection can be cut.
 pub const HTTP_STREAM_LOOK: Duration = Duration::from_millis(100);
 /// Documents of a page of a feed that are read first, before it is known how large they are.
-pub const CHANGES_FIRST_DOCS: usize = 4;
+pub const CHANGES_FIRST_DOCS: usize = 1;
 /// Bytes of documents at which a page of a feed ends.
 pub const CHANGES_PAGE_BYTES: usize = 4 << 20;
 

@@ -1,8 +1,8 @@
 //! Large answers of other servers: their values are made a few at a time.
 //!
-//! A small JSON text can make a large tree of values, and a server can answer anything. So the values of an answer have a
-//! limit, and those of a large one are made and used in turn. A turn lasts while this node computes, never while it waits
-//! for a server: so no server can keep others from theirs.
+//! A small JSON text can make a large tree of values, and a server can answer anything. So the values of an answer have
+//! a limit, and those of a large one are made and used in turn. A turn lasts while this node computes, never while it
+//! waits for a server: so no server can keep others from theirs.
 
 use std::sync::Arc;
 

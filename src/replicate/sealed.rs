@@ -1,10 +1,10 @@
-//! Credentials of replication documents at rest (`[replicator] seal_credentials`): kept encrypted, opened in memory when
-//! the replication starts.
+//! Credentials of replication documents at rest (`[replicator] seal_credentials`): kept encrypted, opened in memory
+//! when the replication starts.
 //!
-//! What of an endpoint is secret (name and password in its URL, `auth`, `headers`) is put into one text, `sealed`: version,
-//! nonce, and the JSON of it under ChaCha20-Poly1305. The key is made of `[chttpd_auth] secret`, which all nodes of a
-//! cluster share; the address that the credentials are for, and the owner of the document, are bound to them: who copies
-//! the text into a document of another address or owner gets nothing opened.
+//! What of an endpoint is secret (name and password in its URL, `auth`, `headers`) is put into one text, `sealed`:
+//! version, nonce, and the JSON of it under ChaCha20-Poly1305. The key is made of `[chttpd_auth] secret`, which all
+//! nodes of a cluster share; the address that the credentials are for, and the owner of the document, are bound to
+//! them: who copies the text into a document of another address or owner gets nothing opened.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

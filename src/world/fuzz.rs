@@ -1,9 +1,9 @@
 //! Fuzzing on stable Rust, as unit tests: kept inputs, changed at random.
 //!
-//! A target has a name, inputs that are right, and a function that must neither panic nor break its own assertions. Each
-//! input is tried as it is; then inputs are changed (bytes flipped, lost, doubled, words of the target put in, two inputs
-//! joined) until the time is over: `FUZZ_MS` milliseconds for each target, 100 where that is not set. What fails is
-//! shrunk to few changes and printed; it becomes one of the kept inputs, with the mend.
+//! A target has a name, inputs that are right, and a function that must neither panic nor break its own assertions.
+//! Each input is tried as it is; then inputs are changed (bytes flipped, lost, doubled, words of the target put in, two
+//! inputs joined) until the time is over: `FUZZ_MS` milliseconds for each target, 100 where that is not set. What fails
+//! is shrunk to few changes and printed; it becomes one of the kept inputs, with the mend.
 //!
 //! `FUZZ_SEED` asks for another run; a seed and a target always give the same inputs in the same order.
 

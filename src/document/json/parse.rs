@@ -80,8 +80,8 @@ pub fn has_integer_out_of_range(text: &[u8]) -> bool {
 }
 
 /// Reads a JSON text. Of members with one name the last stays, at its own place, at every depth. `-0` is the integer 0.
-/// Clients are told `invalid UTF-8 JSON` (400) for a [`JsonError`], unless the text is only nested too deeply or has too
-/// large an integer.
+/// Clients are told `invalid UTF-8 JSON` (400) for a [`JsonError`], unless the text is only nested too deeply or has
+/// too large an integer.
 pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
     let mut parser = Parser::of(text)?;
     let value = parser.document()?;

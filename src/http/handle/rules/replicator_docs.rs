@@ -15,8 +15,8 @@ use crate::http::{Context, Problem, Result};
 use crate::replicate::documents::{checked, without_credentials};
 use crate::replicate::sealed::{seal_key, sealed};
 
-/// Checks a document that is to be written into a replicator database, puts its owner in, and seals its credentials where
-/// that is on. What comes with its revision stays as it is.
+/// Checks a document that is to be written into a replicator database, puts its owner in, and seals its credentials
+/// where that is on. What comes with its revision stays as it is.
 ///
 /// # Errors
 /// 403 for what is no replication, or somebody else's.
