@@ -28,6 +28,7 @@ use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
 use super::slow_log::Slow;
 use super::vhost;
+use super::waiting::NoBytes;
 use crate::auth::{Credentials, UserCtx, cookie, options};
 use crate::config::Config;
 use crate::limits;
@@ -364,7 +365,9 @@ fn into_response(
     mut reply: Reply,
     slow: Slow,
 ) -> http::Response<Body> {
+    let has_length = reply.headers.contains_key(http::header::CONTENT_LENGTH);
     let body = match reply.body {
+        ReplyBody::Full(_) if has_length && reply.status == StatusCode::NOT_MODIFIED => Body::new(NoBytes),
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
             None => {

@@ -72,7 +72,11 @@ impl ReadOptions {
                 let revs = revision_list(text)?;
                 self.open_revs = if revs.is_empty() { None } else { Some(OpenRevs::These(revs)) };
             }
-            ("atts_since", text) => self.atts_since = Some(revision_list(text)?),
+            // As CouchDB 3.5 was measured: stubs of what the client has tell their encoding then.
+            ("atts_since", text) => {
+                self.atts_since = Some(revision_list(text)?);
+                self.att_encoding_info = true;
+            }
             ("latest", "true") => self.latest = true,
             ("revs", "true") => self.revs = true,
             ("revs_info", "true") => self.revs_info = true,
