@@ -67,8 +67,8 @@ impl Drop for Count {
     }
 }
 
-/// A body without bytes whose length is sent although the answer is of a kind that has none (304): hyper leaves it out for
-/// a body that says beforehand that it has ended.
+/// A body without bytes whose length is sent although the answer is of a kind that has none (304): hyper leaves it out
+/// for a body that says beforehand that it has ended.
 pub struct NoBytes;
 
 impl http_body::Body for NoBytes {

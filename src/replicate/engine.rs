@@ -121,7 +121,8 @@ impl Run {
         Ok(checkpoint::answer(course.last_log.or(course.old_log.filter(|_| known)).as_ref(), !course.any))
     }
 
-    /// Why the source cannot be used: one that is missing is told as the place of a filter function, where one is asked for.
+    /// Why the source cannot be used: one that is missing is told as the place of a filter function, where one is asked
+    /// for.
     fn without_filter(&self, error: ReplicateError) -> ReplicateError {
         match (error, &self.asked.filter) {
             (ReplicateError::DatabaseMissing { url }, Filter::Function { name, .. }) if !name.starts_with('_') => {
