@@ -72,11 +72,7 @@ impl ReadOptions {
                 let revs = revision_list(text)?;
                 self.open_revs = if revs.is_empty() { None } else { Some(OpenRevs::These(revs)) };
             }
-            // As CouchDB 3.5 was measured: stubs of what the client has tell their encoding then.
-            ("atts_since", text) => {
-                self.atts_since = Some(revision_list(text)?);
-                self.att_encoding_info = true;
-            }
+            ("atts_since", text) => self.atts_since = Some(revision_list(text)?),
             ("latest", "true") => self.latest = true,
             ("revs", "true") => self.revs = true,
             ("revs_info", "true") => self.revs_info = true,
