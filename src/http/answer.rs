@@ -365,9 +365,12 @@ fn into_response(
     mut reply: Reply,
     slow: Slow,
 ) -> http::Response<Body> {
-    let has_length = reply.headers.contains_key(http::header::CONTENT_LENGTH);
     let body = match reply.body {
-        ReplyBody::Full(_) if has_length && reply.status == StatusCode::NOT_MODIFIED => Body::new(NoBytes),
+        ReplyBody::Full(_)
+            if reply.status == StatusCode::NOT_MODIFIED && reply.headers.contains_key(http::header::CONTENT_LENGTH) =>
+        {
+            Body::new(NoBytes)
+        }
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
             None => {

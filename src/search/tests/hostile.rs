@@ -192,5 +192,5 @@ fn brackets_around_one_word_are_no_clause_of_their_own() {
         parse(&each.join(" OR "), &analyzer())
     };
     assert!(of(1_000).is_ok());
-    assert!(of(1_024).is_err(), "too many side by side");
+    assert!(of(1_025).is_err(), "too many side by side");
 }
