@@ -127,11 +127,17 @@ impl Accounts {
         // Read before the document: a write in between makes the record look older than it is, never newer.
         let position = database.documents().last_change(&id).await.map_err(|_| AuthError::Unavailable)?;
         let state = (database.instance().to_owned(), position);
+        // Administrators of the server, who need no document, do not count, as in CouchDB.
+        let count = |counter| {
+            if missing == Missing::LookedUp {
+                self.env.metrics().count(counter);
+            }
+        };
         if let Some(account) = self.cache().get(name, &state) {
-            self.env.metrics().count(Counter::AuthCacheHits);
+            count(Counter::AuthCacheHits);
             return Ok(account);
         }
-        self.env.metrics().count(Counter::AuthCacheMisses);
+        count(Counter::AuthCacheMisses);
         let account = read(&database, &id).await?;
         if account.is_some() || missing == Missing::Remembered {
             let max = usize::try_from(options::u64(&self.config, "auth_cache_size", limits::AUTH_CACHE_ENTRIES));

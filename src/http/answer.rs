@@ -30,6 +30,7 @@ use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
 use super::slow_log::Slow;
 use super::vhost;
+use super::waiting::NoBytes;
 use crate::auth::{Credentials, UserCtx, cookie, options};
 use crate::config::Config;
 use crate::limits;
@@ -402,6 +403,11 @@ fn into_response(
         context.streams.enter(peer.ip(), cut.unwrap_or_default().0, streamed);
     }
     let body = match reply.body {
+        ReplyBody::Full(_)
+            if reply.status == StatusCode::NOT_MODIFIED && reply.headers.contains_key(http::header::CONTENT_LENGTH) =>
+        {
+            Body::new(NoBytes)
+        }
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
             None => {

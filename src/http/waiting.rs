@@ -67,6 +67,26 @@ impl Drop for Count {
     }
 }
 
+/// A body without bytes whose length is sent although the answer is of a kind that has none (304): hyper leaves it out
+/// for a body that says beforehand that it has ended.
+pub struct NoBytes;
+
+impl http_body::Body for NoBytes {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(None)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(0)
+    }
+}
+
 /// A body that is handed on in small pieces, so that it counts until its client has taken nearly all.
 struct Counted {
     rest: Bytes,

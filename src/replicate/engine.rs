@@ -93,7 +93,7 @@ impl Run {
 
     async fn session(&self) -> Result<Object> {
         self.track.wait(false);
-        let source = self.source.peer.open(None).await?;
+        let source = self.source.peer.open(None).await.map_err(|error| self.without_filter(error))?;
         let target = self.target.open(self.asked.create_target.as_deref()).await?;
         let mut course = {
             let code = self.filter_code().await?;
@@ -119,6 +119,18 @@ impl Run {
         }
         let known = !course.session.history.is_empty();
         Ok(checkpoint::answer(course.last_log.or(course.old_log.filter(|_| known)).as_ref(), !course.any))
+    }
+
+    /// Why the source cannot be used: one that is missing is told as the place of a filter function, where one is asked
+    /// for.
+    fn without_filter(&self, error: ReplicateError) -> ReplicateError {
+        match (error, &self.asked.filter) {
+            (ReplicateError::DatabaseMissing { url }, Filter::Function { name, .. }) if !name.starts_with('_') => {
+                let place = erlang_text(&url);
+                ReplicateError::NoFilter(format!("Could not open source database `{url}`: {{db_not_found,{place}}}"))
+            }
+            (error, _) => error,
+        }
     }
 
     /// The text of the filter that the source's design document has under the name asked for.

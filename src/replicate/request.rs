@@ -47,9 +47,6 @@ impl Endpoint {
             Some(Value::Int(number)) => (number.to_string(), None),
             Some(_) => return Err(ReplicateError::InvalidEndpoint),
         };
-        if text.is_empty() {
-            return Err(ReplicateError::MissingEndpoint);
-        }
         if !text.contains("://") {
             return Ok(Endpoint::Local(decode(text.trim_end_matches('/'))));
         }
@@ -79,6 +76,8 @@ impl Endpoint {
     /// The address without credentials, with a slash at its end; `base_url` is that of this server.
     pub fn shown(&self, base_url: &str) -> String {
         match self {
+            // No database has this name, which is told when it is opened, as in CouchDB.
+            Endpoint::Local(name) if name.is_empty() => format!("{base_url}/"),
             Endpoint::Local(name) => format!("{base_url}/{}/", crate::wire::url::encode(name)),
             Endpoint::Remote(remote) => format!("{}/", remote.url),
         }

@@ -8,6 +8,7 @@ use super::request::FindRequest;
 use super::text::{TextIndex, text_query};
 use crate::document::collate::Collator;
 use crate::document::json::Value;
+use crate::document::selector::Selector;
 
 /// What a query may be answered by.
 #[derive(Clone, Copy, PartialEq)]
@@ -210,6 +211,7 @@ impl<'a> Candidate<'a> {
         match self {
             Candidate::Fields(index) => field_mismatch(request, Some(index)),
             Candidate::AllDocs => field_mismatch(request, None),
+            Candidate::Text(_) if request.selector == Selector::Everything => Some("empty_selector"),
             Candidate::Text(index) => {
                 let query = text_query(&request.selector, index.kind);
                 (!query.is_ok_and(|query| index.is_usable(&query))).then_some("field_mismatch")

@@ -183,3 +183,14 @@ fn a_pattern_of_more_words_than_allowed_is_refused() {
     let answer = search(&parts(), &analyzer(), &request, &limits, &mut || true);
     assert!(matches!(answer, Err(SearchError::TooCostly(_))), "{answer:?}");
 }
+
+/// A selector with a list of a thousand values is such a query.
+#[test]
+fn brackets_around_one_word_are_no_clause_of_their_own() {
+    let of = |count: usize| {
+        let each: Vec<String> = (0..count).map(|n| format!("((a:{n}) OR (b:{n}))")).collect();
+        parse(&each.join(" OR "), &analyzer())
+    };
+    assert!(of(1_000).is_ok());
+    assert!(of(1_025).is_err(), "too many side by side");
+}

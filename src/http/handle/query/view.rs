@@ -129,7 +129,6 @@ pub async fn queries(
 pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
     let info = db.queries().views_info(&DocId::new(ddoc)).await?;
-    let collators: &[&str] = if ctx.config.follows_couchdb() { &[COLLATOR_VERSION] } else { &[] };
     let name = ddoc.strip_prefix("_design/").unwrap_or(ddoc);
     let body = serde_json::json!({"name": name, "view_index": {
         "updates_pending": {"minimum": info.pending, "preferred": info.pending, "total": info.pending},
@@ -142,9 +141,14 @@ pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Res
         "purge_seq": info.purge_seq,
         "language": info.language,
         "compact_running": false,
-        "collator_versions": collators,
+        "collator_versions": collators(ctx),
     }});
     Ok(Reply::value(StatusCode::OK, &body))
+}
+
+/// The collations that CouchDB would name for an index.
+fn collators(ctx: &Context) -> &'static [&'static str] {
+    if ctx.config.follows_couchdb() { &[COLLATOR_VERSION] } else { &[] }
 }
 
 /// A partition of the path joins that of the arguments; both must be the same.

@@ -147,9 +147,9 @@ pub async fn prepare(
     Ok(())
 }
 
-/// Whether a document must have the form of a user document. On a node that follows CouchDB an administrator of the server
-/// may write others into a database that `authentication_db` names, until that has its design document: there the
-/// function of that document is what checks the form.
+/// Whether a document must have the form of a user document. On a node that follows CouchDB an administrator of the
+/// server may write others into a database that `authentication_db` names, until that has its design document: there
+/// the function of that document is what checks the form.
 async fn is_validated(ctx: &Context, user: &UserCtx, db: &Arc<Database>) -> Result<bool> {
     let is_open = ctx.config.follows_couchdb() && user.is_server_admin() && &*db.name != "_users";
     Ok(!is_open || db.documents().fetch(&DocId::new(users_design::ID), Want::Winner).await?.is_some())
