@@ -9,8 +9,8 @@
 //! GET, index build and feed with documents pays, and C code. Each record says how it is stored, so that another choice
 //! can be added.
 //!
-//! Of [`limits::BODY_PIECED_FROM`] stored bytes and more the record has the length alone, and the bytes lie beside it in
-//! pieces ([`keys::piece_key`]). A store file keeps each value in a page of a power of two, which its transaction holds
+//! Of [`limits::BODY_PIECED_FROM`] stored bytes and more the record has the length alone, and the bytes lie beside it
+//! in pieces ([`keys::piece_key`]). A store file keeps each value in a page of a power of two, which its transaction holds
 //! in memory, and copies pages when a neighbour is written: one value of 100 MB would take several times as much.
 
 use std::borrow::Cow;
