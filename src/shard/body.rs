@@ -10,8 +10,8 @@
 //! can be added.
 //!
 //! Of [`limits::BODY_PIECED_FROM`] stored bytes and more the record has the length alone, and the bytes lie beside it
-//! in pieces ([`keys::piece_key`]). A store file keeps each value in a page of a power of two, which its transaction holds
-//! in memory, and copies pages when a neighbour is written: one value of 100 MB would take several times as much.
+//! in pieces ([`keys::piece_key`]). A store file keeps each value in a page of a power of two, which its transaction
+//! holds in memory, and copies pages when a neighbour is written: one value of 100 MB would take several times as much.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

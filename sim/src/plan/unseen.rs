@@ -47,8 +47,8 @@ impl Stage {
 
     /// Twice a node comes back from maintenance, and the way between it and another one stands still two times: first
     /// so that it is not in sync for a while, and feeds that begin there are read from a replica elsewhere; then, when
-    /// it is in sync and those feeds go on, so that its own replicas lack what clients of the other node write, while the
-    /// replica that the feeds are read from has it.
+    /// it is in sync and those feeds go on, so that its own replicas lack what clients of the other node write, while
+    /// the replica that the feeds are read from has it.
     fn comes_back_slowly(
         &mut self,
         world: &WorldPlan,
