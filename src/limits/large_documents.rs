@@ -12,4 +12,8 @@ pub const BODY_SAMPLE_BYTES: usize = 64 << 10;
 /// comes.
 pub const HTTP_BODY_ROOM_BYTES: u64 = 256 << 20;
 /// Bytes of a value from which it is written into the journal by itself, and not copied into the frame before.
-pub const JOURNAL_LARGE_VALUE_BYTES: usize = if cfg!(any(test, feature = "sim")) { 1 << 10 } else { 1 << 20 };
+pub const JOURNAL_LARGE_VALUE_BYTES: usize = if cfg!(any(test, feature = "sim")) { 1 << 10 } else { 256 << 10 };
+/// Stored bytes of a revision's text from which they are kept in pieces.
+pub const BODY_PIECED_FROM: usize = if cfg!(any(test, feature = "sim")) { 16 << 10 } else { 2 << 20 };
+/// Bytes of such a piece: with its key and the head of a page it fits a page of 1 MB.
+pub const BODY_PIECE_BYTES: usize = if cfg!(any(test, feature = "sim")) { 5 << 10 } else { (1 << 20) - (4 << 10) };

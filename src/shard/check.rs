@@ -203,6 +203,12 @@ impl Check<'_> {
                 check.found(format_args!("body {number} belongs to no revision"));
             }
         });
+        self.scan("pieces of bodies", keys::all(self.shard, Kind::BodyPiece), |check, key, _| {
+            let Some(number) = check.good("the key of a piece", keys::body_of_piece(key)) else { return };
+            if expected.binary_search(&number).is_err() {
+                check.found(format_args!("a piece of body {number} belongs to no revision"));
+            }
+        });
     }
 
     fn attachments(&mut self) {

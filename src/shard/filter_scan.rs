@@ -8,13 +8,15 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use super::body::BodyRecord;
+use bytes::Bytes;
+
+use super::body::{BodyRecord, pieces_of};
 use super::keys::{self, Kind};
 use super::record::DocHead;
 use super::{ShardCopy, ShardError, ShardId, live_conflicts};
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
-use crate::document::render::StoredRevision;
+use crate::document::render::{Attachment, StoredRevision};
 use crate::document::revision::Revision;
 use crate::document::selector::{Selector, StoredDocument};
 use crate::limits;
@@ -169,6 +171,10 @@ fn matcher(
         let bodies = keys::numbers(shard, Kind::Body, low, high);
         view.scan(&bodies, Direction::Forward, &mut |key, value| {
             let Some(at) = order.get(next) else { return ControlFlow::Break(()) };
+            if pieces_of(value) {
+                // It and those behind it are read one by one.
+                return ControlFlow::Break(());
+            }
             match take(filter_scan, &mut entries[*at], key, value) {
                 Ok(true) => (next, bytes) = (next + 1, bytes + value.len()),
                 Ok(false) => {}
@@ -182,12 +188,12 @@ fn matcher(
     }
     // What was not met on the way, if anything, is read by its number.
     for at in &order[next..] {
-        let key = keys::number_key(shard, Kind::Body, entries[*at].head.body);
-        let Some(value) = view.get(&key)? else {
-            return Err(StorageError::Corrupt(format!("a body of shard {} is missing", shard.0)));
-        };
-        bytes += value.len();
-        take(filter_scan, &mut entries[*at], &key, &value)?;
+        let entry = &mut entries[*at];
+        let BodyRecord { attachments, text } = BodyRecord::load(view, shard, entry.head.body)?;
+        bytes += text.len();
+        if matches(filter_scan, entry, &attachments, &text)? {
+            entry.matched = Some(stored(entry, attachments, text));
+        }
     }
     Ok(bytes)
 }
@@ -198,15 +204,24 @@ fn take(filter_scan: &Filter, entry: &mut Entry, key: &[u8], value: &[u8]) -> Re
         return Ok(false);
     }
     let (attachments, body) = BodyRecord::read(value)?;
-    let (rev, deleted) = &entry.head.leaves[0];
-    let (id, text) = (entry.id.as_str(), body.as_ref());
-    let conflicts = live_conflicts(&entry.head.leaves, filter_scan.conflicts);
-    let deleted = *deleted;
-    let document = StoredDocument { id, rev, deleted, body: text, attachments: &attachments, conflicts: &conflicts };
-    let damaged = |_| StorageError::Corrupt(format!("the text of document {}", entry.id));
-    if filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)? {
-        let body = bytes::Bytes::from(body.into_owned());
-        entry.matched = Some(StoredRevision { rev: rev.clone(), deleted, body, attachments });
+    if matches(filter_scan, entry, &attachments, &body)? {
+        entry.matched = Some(stored(entry, attachments, body.into_owned().into()));
     }
     Ok(true)
+}
+
+/// What an entry stands for.
+fn stored(entry: &Entry, attachments: Vec<Attachment>, body: Bytes) -> StoredRevision {
+    let (rev, deleted) = entry.head.leaves[0].clone();
+    StoredRevision { rev, deleted, body, attachments }
+}
+
+/// Whether the selector matches the text of an entry's body.
+fn matches(filter_scan: &Filter, entry: &Entry, attachments: &[Attachment], text: &[u8]) -> Result<bool, StorageError> {
+    let (rev, deleted) = &entry.head.leaves[0];
+    let (id, deleted) = (entry.id.as_str(), *deleted);
+    let conflicts = live_conflicts(&entry.head.leaves, filter_scan.conflicts);
+    let document = StoredDocument { id, rev, deleted, body: text, attachments, conflicts: &conflicts };
+    let damaged = |_| StorageError::Corrupt(format!("the text of document {}", entry.id));
+    filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)
 }

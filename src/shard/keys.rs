@@ -6,6 +6,7 @@
 //!   shard 'h'                            counters and next numbers of the shard           record::Header
 //!   shard 'd' document id                last sequence, leaves, revision tree             record::DocRecord
 //!   shard 'b' body number u64            attachments and JSON text of one revision        record::BodyRecord
+//!   shard 'c' body number u64, piece u32 a piece of the stored text of a large revision   body.rs
 //!   shard 's' sequence u64               the document that changed last there, leaves     record::SeqRecord
 //!   shard 'k' level u8, document id      summary of the documents from there on           levels.rs
 //!   shard 'q' level u8, block u64        summary of the documents that changed last there sequence.rs
@@ -38,6 +39,7 @@ pub(super) enum Kind {
     Header = b'h',
     Document = b'd',
     Body = b'b',
+    BodyPiece = b'c',
     Sequence = b's',
     Level = b'k',
     SequenceLevel = b'q',
@@ -65,6 +67,23 @@ pub(super) fn key(shard: ShardId, kind: Kind, rest: &[u8]) -> Vec<u8> {
 /// The key of `kind` that ends in a number.
 pub(super) fn number_key(shard: ShardId, kind: Kind, number: u64) -> Vec<u8> {
     key(shard, kind, &number.to_be_bytes())
+}
+
+/// The key of a piece of a body.
+pub(super) fn piece_key(shard: ShardId, number: u64, piece: u32) -> Vec<u8> {
+    let mut out = number_key(shard, Kind::BodyPiece, number);
+    out.extend_from_slice(&piece.to_be_bytes());
+    out
+}
+
+/// The keys of all pieces of a body.
+pub(super) fn pieces(shard: ShardId, number: u64) -> KeyRange {
+    KeyRange::prefix(&number_key(shard, Kind::BodyPiece, number))
+}
+
+/// The body that the key of a piece belongs to.
+pub(super) fn body_of_piece(key: &[u8]) -> Result<u64, StorageError> {
+    number_of(key.get(..key.len().saturating_sub(4)).unwrap_or_default())
 }
 
 /// All keys of `kind`.

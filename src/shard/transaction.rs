@@ -180,10 +180,8 @@ impl<'t, 'v> Transaction<'t, 'v> {
         }
         self.header.last_body += 1;
         let number = self.header.last_body;
-        let record = BodyRecord::encode(attachments, text);
-        let bytes = record.len() as u64;
+        let bytes = BodyRecord::put(self.view, (self.shard, number), attachments, text);
         self.header.stored += bytes;
-        self.view.put(keys::number_key(self.shard, Kind::Body, number), record);
         let external = text.len() as u64 + attachments.iter().map(|attachment| attachment.length).sum::<u64>();
         let data = RevData { deleted, body: number, active: 0, external, attachments: 0 };
         Ok(Ok(data.with(attachments, bytes)))
@@ -200,7 +198,7 @@ impl<'t, 'v> Transaction<'t, 'v> {
             _ => BodyRecord::measure(self.view, self.shard, data.body)?,
         };
         self.header.stored = self.header.stored.saturating_sub(bytes);
-        self.view.delete(keys::number_key(self.shard, Kind::Body, data.body));
+        BodyRecord::delete(self.view, (self.shard, data.body), bytes);
         self.drop_blobs(&attachments)
     }
 

@@ -159,7 +159,9 @@ impl LayeredStore {
             done => done?,
         }
         // What was closed can make a flush due, and nothing else asks for it when no job of the group writes.
-        self.freeze_due();
+        if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {
+            self.checkpoint(journal)?;
+        }
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
-//! succeed; while the disk has no room; and while power fails within flushes. The one that trusts what was not made
-//! durable, or room that is not there, shows it here. Plans at large have the same, more seldom and beside much else
-//! (`rest`).
+//! succeed; while the disk has no room; and while power fails within flushes. Where there are searches, clients search
+//! all the time, too, and power fails within commits, one of which is that of a search index. A node that trusts what
+//! was not made durable, or room that is not there, shows it here. Plans at large have the same, more seldom and beside
+//! much else (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -15,6 +16,8 @@ use super::{Fault, TimedFault, TimedOp, WorldPlan};
 const OPS_OF_CLIENTS: [usize; 13] = [0, 2, 3, 4, 5, 7, 8, 10, 15, 16, 18, 19, 20];
 /// Those of them that are in every plan: single edits.
 const ALWAYS: [usize; 2] = [0, 15];
+/// Queries of own documents, with searches.
+const QUERIES: usize = 21;
 /// From one fault to the next, in milliseconds: what came of the one is seen before.
 const EVERY_MS: u64 = 6_000;
 
@@ -41,9 +44,29 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, base: WorldPlan) -> Drawn {
     for kind in ALWAYS {
         weights[kind] = 20;
     }
+    if world.searches {
+        weights[QUERIES] = 40;
+    }
     let (weights, mut draw) = (Weights(weights), Draw { rng, world: &world, next_v: 1 });
     let clients: Vec<Vec<TimedOp>> = (0..draw.rng.random_range(3..=5)).map(|_| draw.client(&weights)).collect();
-    let faults = faults(&mut draw.rng);
+    let mut faults = faults(&mut draw.rng);
+    let cuts = faults.iter().any(|timed| matches!(timed.fault, Fault::CutFlush { .. }));
+    if world.searches {
+        for nth in 0..6 {
+            let (at_ms, down_ms) =
+                (nth * EVERY_MS / 2 + draw.rng.random_range(500..2_500), draw.rng.random_range(1..=300));
+            faults.push(fault(at_ms, 0, Fault::TornJournal { syncs: draw.rng.random_range(1..=12), down_ms }));
+        }
+    }
+    if cuts {
+        // Often, and where flushes are: what one of them loses is a group or two of one file.
+        for nth in 0..8 {
+            let (at_ms, down_ms) = (nth * 2_000 + draw.rng.random_range(500..2_000), draw.rng.random_range(1..=300));
+            faults.push(fault(at_ms, 0, Fault::CutFlush { syncs: draw.rng.random_range(1..=2), down_ms }));
+        }
+    }
+    faults.sort_by_key(|timed| timed.at_ms);
+    let world = if cuts { WorldPlan { flush_at_bytes: 1_000, q: 1, ..world } } else { world };
     (world, clients, faults)
 }
 
@@ -88,7 +111,7 @@ mod tests {
         let names: BTreeSet<&str> =
             plans.iter().flat_map(|plan| &plan.faults).map(|timed| timed.fault.name()).collect();
         let kills = ["F9 kill in a job", "F9 kill in a sync", "F10 cut in a flush"];
-        let wanted = [&kills[..], &["F10 power loss", "F11 directory syncs", NO_ROOM]].concat();
+        let wanted = [&kills[..], &["F10 power loss", "F10 torn journal", "F11 directory syncs", NO_ROOM]].concat();
         assert_eq!(names, wanted.into_iter().collect());
         for plan in plans {
             let writes = plan.clients.iter().flatten().filter(|timed| matches!(timed.op.name(), "put" | "own put"));

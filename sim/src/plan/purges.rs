@@ -1,10 +1,10 @@
 //! The scene `purges`: what was purged stays away, though one replica hears of the edit late, or has only its ancestor.
 //!
-//! In the first three rounds each node in turn is the one that hears of an edit late, in case it is the primary: the way
-//! from the writer stands still, a moment later the node itself does, the writer takes the edit to another primary, and
-//! the revision is purged by way of the third node. When the node works again it hears the purge first, since the way
-//! from the writer opens after that, and before the node itself takes the writer for dead. In the fourth round a node is
-//! cut off while documents are written again and purged: it has the revision before, as a leaf.
+//! In the first three rounds each node in turn is the one that hears of an edit late, in case it is the primary: the
+//! way from the writer stands still, a moment later the node itself does, the writer takes the edit to another primary,
+//! and the revision is purged by way of the third node. When the node works again it hears the purge first, since the
+//! way from the writer opens after that, and before the node itself takes the writer for dead. In the fourth round a
+//! node is cut off while documents are written again and purged: it has the revision before, as a leaf.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

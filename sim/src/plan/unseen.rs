@@ -13,10 +13,15 @@ impl Stage {
     /// where that was. Many documents are written, each a few times: what is left out is not made good by the next
     /// edit.
     pub(super) fn filters(&mut self, world: WorldPlan) -> Drawn {
+        let comes_back = self.chance(2);
+        let (nodes, n) = (pick(&mut self.rng, &[3, 3, 4, 5]), pick(&mut self.rng, &[2, 3, 3]));
+        let q = pick(&mut self.rng, &[1, 2, 4]);
+        // Of four ranges some have another order of replicas than others.
+        let (nodes, n, q) = if comes_back { (3, 3, 4) } else { (nodes, n, q) };
         let world = WorldPlan {
-            nodes: pick(&mut self.rng, &[3, 3, 4, 5]),
-            n: pick(&mut self.rng, &[2, 3, 3]),
-            q: pick(&mut self.rng, &[1, 2, 4]),
+            nodes,
+            n,
+            q,
             latency_us: pick(&mut self.rng, &[100, 500, 5_000]),
             documents: self.rng.random_range(20..=80),
             strict_reads: false,
@@ -26,23 +31,24 @@ impl Stage {
         let mut clients: Vec<Vec<TimedOp>> = (0..world.nodes).map(|_| self.writes_much(&world)).collect();
         clients.extend((0..2 * world.nodes).map(|_| self.follows_by_filters()));
         let mut faults = Vec::new();
-        if !self.chance(5) {
+        if !comes_back && !self.chance(5) {
             for _ in 0..self.rng.random_range(3..=7) {
                 faults.extend(self.makes_lag(&world));
             }
             let count = self.rng.random_range(0..=3);
             faults.extend((0..count).map(|_| self.any_of_a_node(&world)));
         }
-        if self.chance(2) {
+        if comes_back {
             self.comes_back_slowly(&world, (&mut clients, &mut faults));
         }
         faults.sort_by_key(|timed| timed.at_ms);
         (world, clients, faults)
     }
 
-    /// Twice a node comes back from maintenance, is not in sync for a while since the way to another one stands still,
-    /// and has a journal that stands still from about then on. A feed that began there before it was in sync is read
-    /// from another replica, and its own lags.
+    /// Twice a node comes back from maintenance, and the way between it and another one stands still two times: first
+    /// so that it is not in sync for a while, and feeds that begin there are read from a replica elsewhere; then, when
+    /// it is in sync and those feeds go on, so that its own replicas lack what clients of the other node write, while
+    /// the replica that the feeds are read from has it.
     fn comes_back_slowly(
         &mut self,
         world: &WorldPlan,
@@ -62,11 +68,25 @@ impl Stage {
             own.push(after(begin_ms - before_ms, Op::Maintain { node, on: true }));
             own.push(after(back_ms - begin_ms, Op::Maintain { node, on: false }));
             before_ms = back_ms;
-            let for_ms = self.rng.random_range(1_800..2_700);
+            let for_ms = self.rng.random_range(700..900);
             faults.push(fault(back_ms - 300, node, Fault::Clog { group: 1 << other, for_ms }));
-            let at_ms = back_ms - 300 + for_ms - self.rng.random_range(0..200);
-            let for_ms = self.rng.random_range(2_500..4_000);
-            faults.push(fault(at_ms, node, Fault::Limping { store: false, for_ms }));
+            let at_ms = back_ms - 300 + for_ms + self.rng.random_range(800..1_400);
+            let for_ms = self.rng.random_range(1_500..2_500);
+            faults.push(fault(at_ms, node, Fault::Clog { group: 1 << other, for_ms }));
+            for docs in [true, true, false] {
+                let mut followers = vec![Vec::new(); world.nodes as usize];
+                let by = pick(&mut self.rng, &FILTERS);
+                let mode = FeedMode::Continuous;
+                let begin_ms = back_ms + self.rng.random_range(20..300);
+                followers[node as usize] = vec![after(begin_ms, Op::FollowFiltered { by, mode, docs, limit: None })];
+                let mut writers = vec![Vec::new(); world.nodes as usize];
+                let ops = &mut writers[other as usize];
+                for nth in 0..20 {
+                    let doc = self.rng.random_range(0..world.documents);
+                    ops.push(after(if nth == 0 { at_ms + 50 } else { 40 }, self.put(doc)));
+                }
+                clients.extend(followers.into_iter().chain(writers));
+            }
         }
         clients.extend(administrator);
     }
