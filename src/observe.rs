@@ -5,13 +5,12 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
-
-use crate::world::Env;
 
 mod filter;
 mod json_lines;
@@ -38,16 +37,19 @@ pub struct LogOptions {
     pub is_json: bool,
 }
 
+/// Tells the time since the Unix epoch.
+pub type WallClock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
 /// Sends log lines to standard error. A second call in one process changes nothing. Lines are counted by level in the
 /// node's metrics, and the last ones kept.
-pub fn start_log(options: &LogOptions, env: &Env) -> LogLevel {
+pub fn start_log(options: &LogOptions, metrics: &Arc<Metrics>, wall: WallClock) -> LogLevel {
     let (filter, handle) = reload::Layer::new(filter::configured(options));
     let colours = std::io::stderr().is_terminal();
     let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
-    let (text, json) = ((!options.is_json).then_some(text), options.is_json.then(|| JsonLines(env.clone())));
+    let (text, json) = ((!options.is_json).then_some(text), options.is_json.then(|| JsonLines(Arc::clone(&wall))));
     let lines = tracing_subscriber::registry().with(filter).with(text).with(json);
     // Fails only where a log is running already, and then that one stays.
-    let (counting, keeping) = (Counting(Arc::clone(env.metrics())), tail::Keeping(env.clone()));
+    let (counting, keeping) = (Counting(Arc::clone(metrics)), tail::Keeping(wall));
     let _ = lines.with(counting).with(keeping).try_init();
     LogLevel(handle)
 }

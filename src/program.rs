@@ -12,6 +12,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -184,7 +185,8 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     let mut signals = Signals::new()?;
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
-    let log = observe::start_log(&log_options(&config), env);
+    let clock = env.clone();
+    let log = observe::start_log(&log_options(&config), env.metrics(), Arc::new(move || clock.wall()));
     config.check().map_err(failure)?;
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;

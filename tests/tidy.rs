@@ -266,7 +266,7 @@ fn a_type_of_the_coordinator_is_of_one_room_and_has_few_methods() {
             } else if let Some(of) = &of
                 && line.starts_with("    ")
                 && !line.starts_with("     ")
-                && line.split('(').next().is_some_and(|head| head.contains("fn "))
+                && line.contains(" fn ")
                 && !is_comment(line)
             {
                 *methods.entry(of.clone()).or_default().entry(room).or_default() += 1;

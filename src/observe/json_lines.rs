@@ -12,14 +12,14 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::world::Env;
+use super::WallClock;
 
 /// Writes lines to standard error, with the time of the world's clock.
-pub(super) struct JsonLines(pub Env);
+pub(super) struct JsonLines(pub WallClock);
 
 impl<S: tracing::Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let mut text = line(event, self.0.wall());
+        let mut text = line(event, self.0());
         text.push('\n');
         // Nobody is left to be told.
         let _ = io::stderr().lock().write_all(text.as_bytes());

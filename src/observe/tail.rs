@@ -12,8 +12,8 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
+use super::WallClock;
 use crate::limits;
-use crate::world::Env;
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +67,13 @@ pub fn after(since: u64, level: tracing::Level, limit: usize) -> (Vec<Line>, u64
 }
 
 /// Keeps what is logged.
-pub(super) struct Keeping(pub(super) Env);
+pub(super) struct Keeping(pub(super) WallClock);
 
 impl<S: tracing::Subscriber> Layer<S> for Keeping {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
-        lines().add(self.0.wall(), *event.metadata().level(), text.done());
+        lines().add(self.0(), *event.metadata().level(), text.done());
     }
 }
 

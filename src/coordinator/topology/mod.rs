@@ -18,4 +18,5 @@ pub(super) mod rows;
 pub mod seq;
 pub mod shard_map;
 pub(super) mod span;
+mod split_map;
 pub(super) mod superseded;
