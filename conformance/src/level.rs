@@ -38,6 +38,11 @@ pub struct Levels {
     pub level: Vec<Level>,
 }
 
+/// Whether an entry of a table means a case: it is the case's name, or its chapter with a `/` behind.
+pub(crate) fn is_named(entry: &str, case: &str) -> bool {
+    entry == case || entry.ends_with('/') && case.starts_with(entry)
+}
+
 impl Levels {
     /// Reads the text of `levels.toml`.
     ///
@@ -52,7 +57,7 @@ impl Levels {
         if let Some(own) = &case.level {
             return own.clone();
         }
-        let by_name = self.level.iter().find(|l| l.cases.iter().any(|c| case.id.starts_with(c.as_str())));
+        let by_name = self.level.iter().find(|l| l.cases.iter().any(|c| is_named(c, &case.id)));
         let by_spec = || self.level.iter().find(|l| l.specs.contains(&case.spec));
         let by_chapter = || self.level.iter().find(|l| l.chapters.contains(&case.chapter));
         by_name.or_else(by_spec).or_else(by_chapter).map(|l| l.name.clone()).unwrap_or_default()

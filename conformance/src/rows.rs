@@ -15,6 +15,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 
 use crate::json::Value;
+use crate::level::is_named;
 use crate::transcript::{Body, Case, Step};
 
 /// All rows.
@@ -70,7 +71,7 @@ impl Rule {
         // Patterns were checked when they were read.
         let patterns: Vec<Pattern> = self.step.iter().filter_map(|p| Pattern::parse(p).ok()).collect();
         let named = |case: &&Case| {
-            self.cases.iter().any(|c| case.id.starts_with(c.as_str()))
+            self.cases.iter().any(|c| is_named(c, &case.id))
                 || case.steps.iter().any(|step| patterns.iter().any(|p| p.fits(step)))
         };
         cases.iter().filter(|c| !c.requires.account).filter(named).map(|c| c.id.as_str()).collect()

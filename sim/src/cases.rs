@@ -47,7 +47,7 @@ const OF_CLUSTERS: &str = "cluster";
 const DATABASE: &str = "/${db";
 /// Cases that look at what is not of this world: its nodes have their configuration in memory, not in files, and their
 /// tiny limits make groups of few rows, so that floats are added in another order than without.
-const NOT_OF_THIS_WORLD: [&str; 2] = ["server/058-config-reload", "views/612-sums-from-the-last"];
+const NOT_OF_THIS_WORLD: [&str; 2] = ["server/config-reload", "views/sums-from-the-last"];
 /// How much slower a limping disk is than usual.
 const LIMP: u32 = 20;
 
