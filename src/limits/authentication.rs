@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Pause before the users database, which could not be read or written, is looked at again for its design document; on a
-/// node that follows CouchDB also the pause before a new one gets it.
+/// Pause before the users database, which could not be read or written, is looked at again for its design document; on
+/// a node that follows CouchDB also the pause before a new one gets it.
 pub const USERS_DESIGN_PAUSE: Duration = Duration::from_secs(5);
 /// PBKDF2 rounds of new password hashes (`chttpd_auth/iterations`); the number CouchDB 3.5 uses.
 pub const PASSWORD_ITERATIONS: u32 = 600_000;

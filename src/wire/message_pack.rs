@@ -12,12 +12,9 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visit
 
 use crate::limits::MESSAGE_DEPTH_MAX;
 
-/// Writes a value. The types of settee's messages and records always serialize: they are made of numbers, texts, lists,
-/// maps with names and bytes.
-///
-/// # Panics
-/// For a type that refuses to be serialized.
+/// Writes a value.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
+    // Invariant: messages are made of numbers, texts, lists, maps with names and bytes, which always serialize.
     rmp_serde::to_vec_named(value).expect("a message serializes")
 }
 
