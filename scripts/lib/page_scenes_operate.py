@@ -268,7 +268,8 @@ def log(page):
     page.api("PUT", "/_node/_local/_config/made-up/option", "x")
     page.see("does not know")
     page.type("Only lines with", "made-up")
-    page.see("1 line")
+    # The warning, and the line of the audit.
+    page.see("2 lines")
     page.shot("log")
     page.api("DELETE", "/_node/_local/_config/made-up/option")
     page.click("Slow requests")

@@ -52,7 +52,7 @@ impl Feeds<'_> {
         Ok(self.by_function(program, RowFunction::Map { source }))
     }
 
-    async fn filter_program<'p>(self, place: &'p str) -> Result<(Program, &'p str), FilterLookupError> {
+    async fn filter_program(self, place: &str) -> Result<(Program, &str), FilterLookupError> {
         let (design, name) = place.split_once('/').unwrap_or((place, ""));
         let program = self.design_docs().program(&DocId::new(&format!("_design/{design}"))).await;
         Ok((program.map_err(FilterLookupError::Design)?, name))
