@@ -104,6 +104,8 @@ struct Entry {
 pub(in crate::coordinator) struct Cache {
     names: BTreeMap<String, Entry>,
     open: usize,
+    /// Whether the node's disk held no database when it started.
+    began_empty: bool,
 }
 
 /// All databases of a node. Shared behind an `Arc`; clones are the same coordinator, for tasks of its own.
@@ -127,6 +129,7 @@ impl Coordinator {
                 cache.names.insert(name, Entry { known: Arc::new(record.into()), open: None });
             }
             if last.is_none() {
+                cache.began_empty = cache.names.is_empty();
                 return Ok(());
             }
             after = last;
@@ -378,12 +381,13 @@ impl Coordinator {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)
     }
 
-    /// Whether the node knows of no database because it has yet to meet its cluster: its disk is new.
+    /// Whether the node may lack databases because it has yet to meet its cluster: its disk is new. It may know some
+    /// already, those of whose changes it was told.
     pub fn is_unlearned(&self) -> bool {
-        let is_empty = self.cache.read().unwrap_or_else(PoisonError::into_inner).names.is_empty();
-        let has_yet_to_meet = !self.context.status.in_sync.is(self.env().now()) && !self.context.others().is_empty();
+        let began_empty = self.cache.read().unwrap_or_else(PoisonError::into_inner).began_empty;
+        let has_yet_to_meet = !self.context.status.in_sync.was_ever() && !self.context.others().is_empty();
         // One that has met none of its seeds knows of no others.
-        self.context.peers.is_seeding() || is_empty && has_yet_to_meet
+        self.context.peers.is_seeding() || began_empty && has_yet_to_meet
     }
 
     /// Names in byte order.

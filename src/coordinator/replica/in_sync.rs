@@ -25,6 +25,8 @@ fn in_ms(time: Duration) -> u64 {
 /// See the module head.
 pub(in crate::coordinator) struct InSync {
     flag: AtomicBool,
+    /// Whether it ever was since the node started.
+    was: AtomicBool,
     /// Until when the flag counts without another look, in milliseconds.
     until_ms: AtomicU64,
     // A blocking lock: held for map operations only.
@@ -57,12 +59,18 @@ impl State {
 impl InSync {
     /// At the start of a node; one that is alone is in sync.
     pub fn new(is_alone: bool) -> InSync {
-        InSync { flag: AtomicBool::new(is_alone), until_ms: AtomicU64::new(FOR_GOOD), state: Mutex::default() }
+        let (flag, was) = (AtomicBool::new(is_alone), AtomicBool::new(is_alone));
+        InSync { flag, was, until_ms: AtomicU64::new(FOR_GOOD), state: Mutex::default() }
     }
 
     /// Whether it is.
     pub fn is(&self, now: Instant) -> bool {
         self.flag.load(Ordering::Relaxed) && in_ms(now.0) < self.until_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was at some time since the node started: it has met the cluster.
+    pub fn was_ever(&self) -> bool {
+        self.was.load(Ordering::Relaxed)
     }
 
     /// Says that the node looked at the others, and when it is to look again at the latest; `None`: it is alone.
@@ -106,7 +114,9 @@ impl InSync {
             return false;
         }
         state.compared.insert(Arc::clone(node));
-        up.iter().all(|node| state.compared.contains(node)) && !self.flag.swap(true, Ordering::Relaxed)
+        let has_met_all = up.iter().all(|node| state.compared.contains(node));
+        self.was.fetch_or(has_met_all, Ordering::Relaxed);
+        has_met_all && !self.flag.swap(true, Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
