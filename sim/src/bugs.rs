@@ -153,11 +153,11 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::SettingsNotAdopted, "a node does not take settings from others", &["I30"]),
     // I1: a read of a majority lacks what was acknowledged; with a disk lost it is gone.
     cluster(Mutation::AckEarly, "a write is answered when one copy fewer than asked for holds it", &["I12", "I1"]),
-    // I28: where the only copies are on nodes of the other version.
+    // I28: where the only copies are on nodes of the other version. I1: its own copies miss what the others took.
     cluster(
         Mutation::AddedFieldRequired,
         "a node of a later version takes no call without the field that it adds",
-        &["I4", "I28"],
+        &["I4", "I28", "I1"],
     ),
     cluster(Mutation::HigherVersionAgreed, "nodes agree on the higher one of their versions", &["I4", "I28", "I1"]),
     cluster(

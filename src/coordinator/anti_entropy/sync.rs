@@ -164,6 +164,9 @@ pub(in crate::coordinator) async fn watch_nodes(weak: Weak<Coordinator>, worker:
                 let (is_alone, patience, now) = (context.others().is_empty(), patience(context), env.now());
                 let stood_still = !met.is_empty() && now.since(looked) >= patience;
                 context.status.in_sync.look(now, (!is_alone).then_some(patience));
+                if is_alone && !context.peers.is_seeding() {
+                    context.status.in_sync.is_all_there_is();
+                }
                 let _run = worker.begin();
                 coordinator.look_around(&mut met, &mut told, stood_still);
                 looked = now;

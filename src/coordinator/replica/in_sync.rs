@@ -25,7 +25,7 @@ fn in_ms(time: Duration) -> u64 {
 /// See the module head.
 pub(in crate::coordinator) struct InSync {
     flag: AtomicBool,
-    /// Whether it ever was since the node started.
+    /// Whether the node has met all others that were up, or had none to meet, since it started.
     was: AtomicBool,
     /// Until when the flag counts without another look, in milliseconds.
     until_ms: AtomicU64,
@@ -59,7 +59,7 @@ impl State {
 impl InSync {
     /// At the start of a node; one that is alone is in sync.
     pub fn new(is_alone: bool) -> InSync {
-        let (flag, was) = (AtomicBool::new(is_alone), AtomicBool::new(is_alone));
+        let (flag, was) = (AtomicBool::new(is_alone), AtomicBool::new(false));
         InSync { flag, was, until_ms: AtomicU64::new(FOR_GOOD), state: Mutex::default() }
     }
 
@@ -68,9 +68,14 @@ impl InSync {
         self.flag.load(Ordering::Relaxed) && in_ms(now.0) < self.until_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether it was at some time since the node started: it has met the cluster.
+    /// Whether it was at some time since the node started: it has met the cluster, or is one by itself.
     pub fn was_ever(&self) -> bool {
         self.was.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there is nobody to meet, and that the configuration names nobody either.
+    pub fn is_all_there_is(&self) {
+        self.was.store(true, Ordering::Relaxed);
     }
 
     /// Says that the node looked at the others, and when it is to look again at the latest; `None`: it is alone.
@@ -142,9 +147,10 @@ mod tests {
     #[test]
     fn a_node_that_took_no_part_compares_itself_with_every_other_node_again() {
         let in_sync = InSync::new(false);
+        assert!(!in_sync.was_ever());
         assert_eq!((compare_all(&in_sync), in_sync.is(NOW)), (vec![false, true], true));
         in_sync.was_absent();
-        assert!(!in_sync.is(NOW));
+        assert!(!in_sync.is(NOW) && in_sync.was_ever());
         assert_eq!((compare_all(&in_sync), in_sync.is(NOW)), (vec![false, true], true));
     }
 
@@ -163,6 +169,8 @@ mod tests {
     #[test]
     fn a_process_that_stood_still_is_not_in_sync_before_it_has_looked_at_the_others() {
         let in_sync = InSync::new(true);
+        // It may be alone because its disk is new and it has yet to hear of the others.
+        assert!(!in_sync.was_ever());
         in_sync.look(NOW, Some(Duration::from_secs(3)));
         assert!(in_sync.is(Instant(Duration::from_secs(2))) && !in_sync.is(Instant(Duration::from_secs(3))));
         in_sync.look(NOW, None);
