@@ -208,8 +208,8 @@ fn users_database_at_run_time(c: &Client) -> bool {
             false
         }
     });
-    let judged = c.put("/people/org.couchdb.user:x", r#"{"name":"x","roles":[]}"#).status == 403;
-    set && made && judged && c.send("DELETE", at, &["Accept: */*"], "").status == 200
+    let checked = c.put("/people/org.couchdb.user:x", r#"{"name":"x","roles":[]}"#).status == 403;
+    set && made && checked && c.send("DELETE", at, &["Accept: */*"], "").status == 200
 }
 
 /// A key of P-256 for a token that says ES384.

@@ -82,12 +82,12 @@ def default_steps():
         Step("configuration-page", "wait", "python3 scripts/configuration-page --check"),
         Step("build", "build", f"{BUILD} --build-only"),
         Step("tests", "compute", BUILD, ("build",)),
-        Step("node", "build", "bash scripts/lib/build-node", ("build",)),
+        Step("node", "build", "bash scripts/lib/build-optimised node", ("build",)),
         # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
         Step("clippy", "build", f"{CLIPPY} --features sim -- -D warnings", ("build",)),
         # After the tests: both builds leave their programs in the same place.
         Step("sim-build", "build", f"{BUILD} --build-only --features sim", behind=("tests",)),
-        Step("simulator", "build", "bash scripts/lib/build-simulator", ("sim-build",)),
+        Step("simulator", "build", "bash scripts/lib/build-optimised simulator", ("sim-build",)),
         Step("sim-tests", "compute", f"{BUILD} --features sim", simulator),
         Step("seeds", "compute", f"{SIMULATOR} run --seeds ${{SEEDS:-300}}", simulator),
         Step("cluster-seeds", "compute", f"{SIMULATOR} run --cluster --seeds ${{CLUSTER_SEEDS:-50}}", simulator),

@@ -127,7 +127,7 @@ pub async fn send_on(ctx: &Context, to: &NodeName, mut request: Request) -> Resu
         None => ReplyBody::Stream(Box::pin(pieces(to.clone(), incoming))),
     };
     let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Ok(Reply { status, headers: header_map(head.headers), body, held: None })
+    Ok(Reply::new(status, header_map(head.headers), body))
 }
 
 async fn next(incoming: &mut Incoming) -> std::result::Result<Bytes, CallError> {

@@ -82,11 +82,20 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// A body of which nothing is known to be held.
+    pub(super) fn new(status: StatusCode, headers: HeaderMap, body: ReplyBody) -> Reply {
+        Reply { status, headers, body, held: None }
+    }
+
+    fn full(status: StatusCode, body: Bytes) -> Reply {
+        Reply::new(status, HeaderMap::new(), ReplyBody::Full(body))
+    }
+
     /// JSON text; a line end is added, as CouchDB does.
     pub fn json(status: StatusCode, text: impl Into<Vec<u8>>) -> Reply {
         let mut text = text.into();
         text.push(b'\n');
-        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(text.into()), held: None }
+        Reply::full(status, text.into())
     }
 
     /// JSON made by `serde_json`: for small answers of the server.
@@ -101,7 +110,7 @@ impl Reply {
 
     /// No body.
     pub fn empty(status: StatusCode) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(Bytes::new()), held: None }
+        Reply::full(status, Bytes::new())
     }
 
     /// 304 for `etag` (with its quotes).
@@ -116,18 +125,12 @@ impl Reply {
 
     /// Bytes of a type that is not negotiated.
     pub fn typed(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Reply {
-        let reply = Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(body.into()), held: None };
-        reply.header(http::header::CONTENT_TYPE, content_type)
+        Reply::full(status, body.into()).header(http::header::CONTENT_TYPE, content_type)
     }
 
     /// A stream of chunks, 200 unless changed.
     pub fn stream(chunks: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Reply {
-        Reply {
-            status: StatusCode::OK,
-            headers: HeaderMap::new(),
-            body: ReplyBody::Stream(Box::pin(chunks)),
-            held: None,
-        }
+        Reply::new(StatusCode::OK, HeaderMap::new(), ReplyBody::Stream(Box::pin(chunks)))
     }
 
     /// A body written by `make` into a [`ChunkSink`] while the client reads: `make` waits when the client is slow and
@@ -192,7 +195,7 @@ impl Reply {
 impl From<Problem> for Reply {
     fn from(problem: Problem) -> Reply {
         let body = ReplyBody::Full(problem.body());
-        Reply { status: problem.status, headers: problem.headers.into_iter().collect(), body, held: None }
+        Reply::new(problem.status, problem.headers.into_iter().collect(), body)
     }
 }
 

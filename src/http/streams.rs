@@ -29,7 +29,7 @@ struct Table {
     next: u64,
     /// Bytes of all entries.
     held: usize,
-    /// Bytes that are set aside for pages which are being read.
+    /// Bytes that are reserved for pages which are being read.
     reserved: usize,
     by_address: BTreeMap<IpAddr, usize>,
     streams: BTreeMap<u64, Entry>,
@@ -38,7 +38,7 @@ struct Table {
 struct Entry {
     address: IpAddr,
     bytes: usize,
-    /// Bytes that are set aside for a page which is being read: the answer waits for the node then, not for its client.
+    /// Bytes that are reserved for a page which is being read: the answer waits for the node then, not for its client.
     reserved: usize,
     /// Since when they are.
     reserved_since: Instant,

@@ -51,7 +51,7 @@ pub const HTTP_ADDRESS_ANSWERS_BYTES: usize = HTTP_ANSWERS_BYTES / 4 * 3;
 pub const HTTP_STREAMS_BYTES: usize = 256 << 20;
 /// Bytes of these for clients of one address.
 pub const HTTP_ADDRESS_STREAMS_BYTES: usize = HTTP_STREAMS_BYTES / 4 * 3;
-/// Bytes that are set aside for a page while it is read: the largest document of the default configuration.
+/// Bytes that are reserved for a page while it is read: the largest document of the default configuration.
 pub const HTTP_STREAM_PAGE_BYTES: usize = 8 << 20;
 /// Bytes of a row of a page beside its document.
 pub const HTTP_STREAM_ROW_BYTES: usize = 200;

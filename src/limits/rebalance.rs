@@ -23,16 +23,16 @@ pub const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
 pub const REBUILD_PAUSE: Duration = Duration::from_secs(2);
-/// Pause between two looks for tombstones that are old enough to be forgotten; shorter where they are so sooner.
+/// Pause between two looks for tombstones that are old enough to be collected; shorter where they are so sooner.
 pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
-/// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
-/// than any call takes. Shorter where tombstones are forgotten sooner.
+/// Time between the last copy's word that it has written down what is to be collected, and that this is done: longer
+/// than any call takes. Shorter where tombstones are collected sooner.
 pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
 /// Tombstones that copies agree on together.
 pub const FORGET_ROUND: usize = 2000;
 /// Bytes of their ids.
 pub const FORGET_ROUND_BYTES: usize = 256 << 10;
-/// Tombstones of these that are forgotten in one commit: edits wait for it.
+/// Tombstones of these that are collected in one commit: edits wait for it.
 pub const FORGET_STEP: usize = 200;
 /// Databases whose tombstones wait together until what was sent before has come in.
 pub const FORGET_DATABASES: usize = 4096;

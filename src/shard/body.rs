@@ -67,12 +67,7 @@ impl BodyRecord {
         if stored.len() != expected {
             return Err(StorageError::Corrupt(format!("pieces of body {number} of shard {} are missing", shard.0)));
         }
-        let text = match plain_length {
-            None => Bytes::from(stored),
-            Some(length) => Bytes::from(decompress(&stored, length)?),
-        };
-        check_text(&text)?;
-        Ok(BodyRecord { attachments, text })
+        Ok(BodyRecord { attachments, text: text_of(stored.into(), plain_length)? })
     }
 
     /// Writes a record, and its pieces; answers the bytes of all.
@@ -113,10 +108,7 @@ impl BodyRecord {
     fn in_one(attachments: &[Attachment], text: &[u8], packed: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(packed.unwrap_or(text).len() + 12 + attachments.len() * 128);
         out.push(if packed.is_some() { FORMED } else { PLAIN });
-        put_varint(&mut out, attachments.len() as u64);
-        for attachment in attachments {
-            put_attachment(&mut out, attachment);
-        }
+        put_attachments(&mut out, attachments);
         match packed {
             None => out.extend_from_slice(text),
             Some(packed) => {
@@ -131,12 +123,7 @@ impl BodyRecord {
     pub(super) fn decode(bytes: Vec<u8>) -> Result<BodyRecord, StorageError> {
         let Front { attachments, at, plain_length, apart } = Front::read(&bytes).map_err(damaged("body record"))?;
         whole(apart)?;
-        let text = match plain_length {
-            None => Bytes::from(bytes).slice(at..),
-            Some(length) => Bytes::from(decompress(&bytes[at..], length)?),
-        };
-        check_text(&text)?;
-        Ok(BodyRecord { attachments, text })
+        Ok(BodyRecord { attachments, text: text_of(Bytes::from(bytes).slice(at..), plain_length)? })
     }
 
     /// The attachments and the text of a record without pieces ([`pieces_of`]). The text is copied only where it is
@@ -169,6 +156,16 @@ impl BodyRecord {
     }
 }
 
+/// The text of stored bytes, which are compressed where its length is told.
+fn text_of(stored: Bytes, plain_length: Option<usize>) -> Result<Bytes, StorageError> {
+    let text = match plain_length {
+        None => stored,
+        Some(length) => decompress(&stored, length)?.into(),
+    };
+    check_text(&text)?;
+    Ok(text)
+}
+
 /// Refuses what checksums let through and is no text of an object all the same.
 fn check_text(text: &[u8]) -> Result<(), StorageError> {
     match is_object_text(text) {
@@ -195,8 +192,7 @@ fn whole(apart: Option<u64>) -> Result<(), StorageError> {
 /// The record of a text in pieces, which is compressed where its length is told.
 fn front_of_pieces(attachments: &[Attachment], plain_length: Option<usize>, stored: usize) -> Vec<u8> {
     let mut out = vec![PIECED];
-    put_varint(&mut out, attachments.len() as u64);
-    attachments.iter().for_each(|attachment| put_attachment(&mut out, attachment));
+    put_attachments(&mut out, attachments);
     out.push(if plain_length.is_some() { LZ4 } else { AS_IT_IS });
     if let Some(length) = plain_length {
         put_varint(&mut out, length as u64);
@@ -267,6 +263,11 @@ fn decompress(packed: &[u8], length: usize) -> Result<Vec<u8>, StorageError> {
     }
     let text = lz4_flex::block::decompress(packed, length).map_err(|_| damage())?;
     if text.len() == length { Ok(text) } else { Err(damage()) }
+}
+
+fn put_attachments(out: &mut Vec<u8>, attachments: &[Attachment]) {
+    put_varint(out, attachments.len() as u64);
+    attachments.iter().for_each(|attachment| put_attachment(out, attachment));
 }
 
 fn put_attachment(out: &mut Vec<u8>, attachment: &Attachment) {
