@@ -3,7 +3,6 @@
 //! A body that finds no room waits for room, or to become the leader: one body at a time may continue although the room
 //! is taken, so that bodies that each hold a part of it cannot wait for each other for ever.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +11,7 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::by_address::ByAddress;
 use super::problem::{Problem, Result};
 use crate::limits;
 use crate::world::buggify::{takes, weigh};
@@ -26,7 +26,7 @@ pub struct Bodies {
     large: Arc<Semaphore>,
     small: Arc<Semaphore>,
     leader: Arc<Semaphore>,
-    by_address: Mutex<BTreeMap<IpAddr, usize>>,
+    by_address: Mutex<ByAddress>,
     address_max: usize,
     /// Units of permits that are held, counted apart from what is left: a simulated run looks at both.
     held: AtomicUsize,
@@ -71,21 +71,15 @@ impl Bodies {
     }
 
     fn has_room(&self, address: IpAddr, units: usize) -> bool {
-        lock(&self.by_address).get(&address).copied().unwrap_or_default() + units <= self.address_max
+        lock(&self.by_address).held(address) + units <= self.address_max
     }
 
     fn count(&self, address: IpAddr, units: usize) {
-        *lock(&self.by_address).entry(address).or_default() += units;
+        lock(&self.by_address).add(address, units);
     }
 
     fn uncount(&self, address: IpAddr, units: usize) {
-        let mut by_address = lock(&self.by_address);
-        if let Some(held) = by_address.get_mut(&address) {
-            *held = held.saturating_sub(units);
-            if *held == 0 {
-                by_address.remove(&address);
-            }
-        }
+        lock(&self.by_address).remove(address, units);
     }
 }
 

@@ -8,6 +8,7 @@ mod answer;
 pub mod assets;
 pub mod bodies;
 pub mod body;
+mod by_address;
 pub mod context;
 mod cors;
 pub mod forward;

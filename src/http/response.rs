@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::problem::{Problem, Result};
 use super::request::Request;
 use super::streams::Held;
+use super::waiting::piece;
 use crate::limits;
 use crate::world::buggify::weigh;
 use crate::world::lock;
@@ -70,6 +71,7 @@ impl std::fmt::Debug for ReplyBody {
 pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
 /// An answer.
+#[derive(Debug)]
 pub struct Reply {
     /// HTTP status.
     pub status: StatusCode,
@@ -199,15 +201,9 @@ impl From<Problem> for Reply {
     }
 }
 
-impl std::fmt::Debug for Reply {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Reply { status, headers, body, held: _ } = self;
-        f.debug_struct("Reply").field("status", status).field("headers", headers).field("body", body).finish()
-    }
-}
-
 /// Where a generated body is written to. Small writes are gathered into chunks; what is gathered when the making ends
 /// is sent as the last chunk.
+#[derive(Debug)]
 pub struct ChunkSink {
     sender: mpsc::Sender<Bytes>,
     gathered: Arc<Mutex<Vec<u8>>>,
@@ -279,7 +275,11 @@ struct Generated {
 impl Generated {
     fn piece(&mut self, chunk: Bytes) -> Poll<Option<Result<Bytes>>> {
         self.front = chunk;
-        let piece = self.front.split_to(self.front.len().min(limits::HTTP_CHUNK_BYTES));
+        self.next_piece()
+    }
+
+    fn next_piece(&mut self) -> Poll<Option<Result<Bytes>>> {
+        let piece = piece(&mut self.front);
         self.given = piece.len();
         Poll::Ready(Some(Ok(piece)))
     }
@@ -294,8 +294,7 @@ impl Stream for Generated {
             self.held.taken(given);
         }
         if !self.front.is_empty() {
-            let rest = std::mem::take(&mut self.front);
-            return self.piece(rest);
+            return self.next_piece();
         }
         if self.receiver.is_empty()
             && let Some(future) = &mut self.future

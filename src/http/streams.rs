@@ -6,11 +6,13 @@
 //! answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::by_address::ByAddress;
 use super::problem::{Problem, Result};
 use crate::limits;
 use crate::world::sync::Mutex;
@@ -31,7 +33,7 @@ struct Table {
     held: usize,
     /// Bytes that are reserved for pages which are being read.
     reserved: usize,
-    by_address: BTreeMap<IpAddr, usize>,
+    by_address: ByAddress,
     streams: BTreeMap<u64, Entry>,
 }
 
@@ -48,20 +50,20 @@ struct Entry {
 }
 
 impl Table {
-    fn own(&self, address: IpAddr) -> usize {
-        self.by_address.get(&address).copied().unwrap_or_default()
+    /// Whether a page of so many bytes is within what one address may hold.
+    fn is_within_own(&self, address: IpAddr, bytes: usize) -> bool {
+        let own = self.by_address.held(address);
+        own == 0 || own + bytes <= limits::HTTP_ADDRESS_STREAMS_BYTES
     }
 
     /// Whether there is room for a page of so many bytes beside what is held and being read. A page that takes long to
     /// be read, for its own reasons such as a filter function, does not keep others from theirs.
     fn has_room(&self, address: IpAddr, bytes: usize, now: Instant) -> bool {
-        let own = self.own(address);
         let fits = |reserved: usize| {
             let all = self.held + reserved;
             all == 0 || all + bytes <= limits::HTTP_STREAMS_BYTES
         };
-        (own == 0 || own + bytes <= limits::HTTP_ADDRESS_STREAMS_BYTES)
-            && (fits(self.reserved) || fits(self.reserved_lately(now)))
+        self.is_within_own(address, bytes) && (fits(self.reserved) || fits(self.reserved_lately(now)))
     }
 
     fn reserved_lately(&self, now: Instant) -> usize {
@@ -69,11 +71,15 @@ impl Table {
         self.streams.values().filter(is_late).map(|entry| entry.reserved).sum()
     }
 
-    fn add(&mut self, id: u64, bytes: usize) {
+    fn add(&mut self, id: u64, bytes: usize, now: Instant) {
         let Some(entry) = self.streams.get_mut(&id) else { return };
+        if entry.bytes == 0 {
+            // There was nothing that its client could have taken.
+            entry.progressed = now;
+        }
         entry.bytes += bytes;
         self.held += bytes;
-        *self.by_address.entry(entry.address).or_default() += bytes;
+        self.by_address.add(entry.address, bytes);
     }
 
     fn remove(&mut self, id: u64, bytes: usize) {
@@ -81,16 +87,14 @@ impl Table {
         let bytes = bytes.min(entry.bytes);
         entry.bytes -= bytes;
         self.held -= bytes;
-        let left = self.own(self.streams[&id].address) - bytes;
-        match left {
-            0 => drop(self.by_address.remove(&self.streams[&id].address)),
-            _ => drop(self.by_address.insert(self.streams[&id].address, left)),
-        }
+        self.by_address.remove(entry.address, bytes);
     }
 
-    /// Forgets the stream whose client has taken nothing for longest; `None` where all take something.
-    fn stalled(&mut self, now: Instant) -> Option<(IpAddr, Arc<Notify>)> {
-        let waits = |entry: &Entry| entry.reserved == 0 && entry.bytes > 0;
+    /// Forgets the stream whose client has taken nothing for longest, of one address or of all; `None` where all take
+    /// something.
+    fn stalled(&mut self, of: Option<IpAddr>, now: Instant) -> Option<(IpAddr, Arc<Notify>)> {
+        let is_of = |entry: &Entry| of.is_none_or(|address| address == entry.address);
+        let waits = |entry: &Entry| entry.reserved == 0 && entry.bytes > 0 && is_of(entry);
         let stalled = |entry: &Entry| now.since(entry.progressed) >= limits::HTTP_STREAM_STALL;
         let oldest = self.streams.iter().filter(|(_, entry)| waits(entry) && stalled(entry));
         let id = *oldest.min_by_key(|(_, entry)| entry.progressed)?.0;
@@ -133,7 +137,8 @@ impl Streams {
         let now = self.env.now();
         let entry = Entry { address, bytes: 0, reserved: 0, reserved_since: now, progressed: now, cut };
         table.streams.insert(id, entry);
-        table.add(id, held.own().page + held.own().unread);
+        let own = held.own();
+        table.add(id, own.page + own.unread, now);
         let before = lock(&held.place).replace((Arc::clone(self), id));
         assert!(before.is_none(), "an answer is on its way once");
     }
@@ -152,7 +157,9 @@ impl Streams {
                     table.reserve(id, bytes, now);
                     return Ok(());
                 }
-                if let Some((address, cut)) = table.stalled(now) {
+                // Where an address holds its own share, those of others would be cut for nothing.
+                let of = (!table.is_within_own(address, bytes)).then_some(address);
+                if let Some((address, cut)) = table.stalled(of, now) {
                     tracing::info!(
                         "a connection of {address} is cut: its answer is not read, and memory for answers is short"
                     );
@@ -181,7 +188,7 @@ pub struct Held {
     place: Mutex<Option<(Arc<Streams>, u64)>>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Own {
     /// Bytes of the page that is being written.
     page: usize,
@@ -189,6 +196,12 @@ struct Own {
     unread: usize,
     /// Bytes of the largest page so far.
     largest: usize,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.own().fmt(f)
+    }
 }
 
 impl Held {
@@ -229,7 +242,7 @@ impl Held {
         let mut table = lock(&streams.table);
         table.reserve(id, 0, now);
         table.remove(id, before);
-        table.add(id, bytes);
+        table.add(id, bytes, now);
         drop(table);
         streams.room.notify_waiters();
     }
@@ -238,7 +251,8 @@ impl Held {
     pub fn written(&self, bytes: usize) {
         lock(&self.own).unread += bytes;
         if let Some((streams, id)) = self.place() {
-            lock(&streams.table).add(id, bytes);
+            let now = streams.env.now();
+            lock(&streams.table).add(id, bytes, now);
         }
     }
 
@@ -270,13 +284,14 @@ impl Drop for Held {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use futures_util::FutureExt;
     use tokio::sync::Notify;
 
     use super::{Held, Streams};
     use crate::limits;
-    use crate::world::tokio_host;
+    use crate::world::{Instant, lock, tokio_host};
 
     fn at(n: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 0, 0, n))
@@ -312,6 +327,29 @@ mod tests {
         assert_eq!(streams.held_bytes(), (count - 1) * page);
         drop(hostile);
         assert_eq!(streams.held_bytes(), 0);
+    }
+
+    #[test]
+    fn an_address_that_holds_its_share_cuts_no_other_and_a_stream_that_held_nothing_is_not_late() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let streams = Streams::new(tokio_host::env(runtime.handle().clone()));
+        let (other, _) = stream(&streams, 2);
+        let (greedy, _) = stream(&streams, 1);
+        greedy.page(limits::HTTP_ADDRESS_STREAMS_BYTES);
+        let later = |seconds| Instant(streams.env.now().0 + Duration::from_secs(seconds));
+        let mut table = lock(&streams.table);
+        let (first, second) = (0, 1);
+        // The other one was idle for an hour before it had anything to read.
+        table.add(first, 10, later(3_600));
+        assert!(table.stalled(Some(at(2)), later(3_600)).is_none());
+        table.streams.get_mut(&second).unwrap().progressed = later(3_600);
+        // By then the other one has stalled for long, and it is not of the address whose share is used up.
+        let now = later(3_600 + 1);
+        table.streams.get_mut(&first).unwrap().progressed = streams.env.now();
+        assert!(!table.is_within_own(at(1), 1) && table.stalled(Some(at(1)), now).is_none());
+        assert_eq!(table.stalled(None, now).map(|(address, _)| address), Some(at(2)));
+        drop(table);
+        drop((other, greedy));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Memory of whole answers that wait for their clients to read them: bounded in all and per address.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
+use super::by_address::ByAddress;
 use crate::limits;
 use crate::world::lock;
 use crate::world::sync::Mutex;
@@ -21,7 +21,7 @@ pub struct Waiting(Mutex<Sums>);
 #[derive(Debug, Default)]
 struct Sums {
     all: usize,
-    by_address: BTreeMap<IpAddr, usize>,
+    by_address: ByAddress,
 }
 
 impl Waiting {
@@ -36,14 +36,14 @@ impl Waiting {
 
     fn count(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Option<Count> {
         let mut sums = lock(&self.0);
-        let own = sums.by_address.get(&address).copied().unwrap_or_default();
+        let own = sums.by_address.held(address);
         // One alone may be as large as it is.
         let fits = |held: usize, most: usize| held == 0 || held.saturating_add(bytes) <= most;
         if !fits(sums.all, limits::HTTP_ANSWERS_BYTES) || !fits(own, limits::HTTP_ADDRESS_ANSWERS_BYTES) {
             return None;
         }
         sums.all += bytes;
-        sums.by_address.insert(address, own + bytes);
+        sums.by_address.add(address, bytes);
         Some(Count { waiting: Arc::clone(self), address, bytes })
     }
 }
@@ -59,11 +59,7 @@ impl Drop for Count {
     fn drop(&mut self) {
         let mut sums = lock(&self.waiting.0);
         sums.all -= self.bytes;
-        let left = sums.by_address.get(&self.address).copied().unwrap_or_default().saturating_sub(self.bytes);
-        match left {
-            0 => drop(sums.by_address.remove(&self.address)),
-            _ => drop(sums.by_address.insert(self.address, left)),
-        }
+        sums.by_address.remove(self.address, self.bytes);
     }
 }
 
@@ -87,6 +83,11 @@ impl http_body::Body for NoBytes {
     }
 }
 
+/// Takes off what is handed on at once of bytes that wait for a client.
+pub(super) fn piece(rest: &mut Bytes) -> Bytes {
+    rest.split_to(rest.len().min(limits::HTTP_CHUNK_BYTES))
+}
+
 /// A body that is handed on in small pieces, so that it counts until its client has taken nearly all.
 struct Counted {
     rest: Bytes,
@@ -101,8 +102,8 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
-        let size = self.rest.len().min(limits::HTTP_CHUNK_BYTES);
-        Poll::Ready((size > 0).then(|| Ok(Frame::data(self.rest.split_to(size)))))
+        let piece = piece(&mut self.rest);
+        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -38,8 +38,8 @@ pub const HTTP_BODY_GRACE: Duration = Duration::from_secs(15);
 
 // ---- answers that wait for their readers ----
 
-/// Bytes of whole answers that wait to be taken by their clients, of all connections. What is streamed is made as it is
-/// taken, and does not count.
+/// Bytes of whole answers that wait to be taken by their clients, of all connections. What is streamed counts by itself
+/// ([`HTTP_STREAMS_BYTES`]).
 pub const HTTP_ANSWERS_BYTES: usize = 256 << 20;
 /// Bytes of an answer that does not count with these: what the kernel takes at once anyway.
 pub const HTTP_ANSWER_SMALL_BYTES: usize = 256 << 10;
