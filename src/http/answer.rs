@@ -178,7 +178,9 @@ async fn checked(
     let identified = context.authenticator.authenticate(credentials).await?;
     (request.user, told.renewed) = (identified.user, identified.renewed);
     told.user.clone_from(&request.user.name);
-    told.is_audited = request.user.is_server_admin() && request_log::is_administrative(&endpoint, request.verb);
+    let is_system = |database: &str| request_log::is_system(context, database);
+    told.is_audited =
+        request.user.is_server_admin() && request_log::is_administrative(&endpoint, request.verb, is_system);
     handle::admit(context, &endpoint, &request)?;
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {

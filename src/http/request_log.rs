@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Context;
+use super::handle::Rules;
 use super::request::Verb;
 use super::route::{Endpoint, InDatabase};
 use crate::config::Config;
@@ -52,8 +53,8 @@ pub(super) fn tell(context: &Context, line: &RequestLine<'_>, is_audited: bool) 
 }
 
 /// Whether a request changes what only administrators change: the node, the cluster, a database as a whole, who may do
-/// what, code that runs on the node.
-pub(super) fn is_administrative(endpoint: &Endpoint, verb: Verb) -> bool {
+/// what, code that runs on the node. `is_system`: whether the documents of a database are more than data.
+pub(super) fn is_administrative(endpoint: &Endpoint, verb: Verb, is_system: impl Fn(&str) -> bool) -> bool {
     if verb == Verb::Get {
         return false;
     }
@@ -85,8 +86,9 @@ pub(super) fn is_administrative(endpoint: &Endpoint, verb: Verb) -> bool {
     }
 }
 
-fn is_system(database: &str) -> bool {
-    matches!(database, "_users" | "_replicator" | "_nodes" | "_dbs")
+/// Whether the documents of a database are accounts, replications, or the cluster's own.
+pub(super) fn is_system(context: &Context, database: &str) -> bool {
+    !matches!(Rules::of(context, database), Rules::None) || matches!(database, "_nodes" | "_dbs")
 }
 
 /// Writes the line about what an administrator did, where `log/audit` is on.
@@ -106,13 +108,13 @@ mod tests {
 
     #[test]
     fn what_administrators_change_is_told_from_what_users_do() {
-        let is = |verb, path| is_administrative(&route(path), verb);
+        let is = |verb, path| is_administrative(&route(path), verb, |name| name == "people");
         for path in [
             "/_node/_local/_config/a/b",
             "/db",
             "/db/_security",
             "/db/_design/d",
-            "/_users/org.couchdb.user:a",
+            "/people/org.couchdb.user:a",
             "/_cluster/x",
             "/db/_index",
         ] {

@@ -14,6 +14,7 @@ use document::{attachment, bulk, local};
 use function::{list, rewrite, rewrite::Rewritten};
 use query::{all_docs, find, mango_index, partition, view};
 use replication::{replicate, scheduler};
+pub(super) use rules::Rules;
 use server::{node, not_yet, session, utils};
 
 pub(super) mod accept;
