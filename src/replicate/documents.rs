@@ -27,6 +27,7 @@ use crate::document::revision::Revision;
 use crate::document::selector::erlang_text;
 use crate::limits;
 use crate::observe::workers::Worker;
+use crate::wire::url::split_credentials;
 use crate::world::buggify::{Mutation, mutated};
 use crate::world::sync::Mutex;
 use crate::world::{Abort, Instant, lock};
@@ -118,11 +119,8 @@ pub fn without_credentials(mut body: Object) -> Object {
 }
 
 fn bare_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
+    let (before, _, behind) = split_credentials(url);
+    format!("{before}{behind}")
 }
 
 /// Whether what is noted in the body says that there is nothing to do any more.

@@ -76,10 +76,9 @@ impl RemotePeer {
         Whole::read(client, call, limits::REPLICATION_DOCUMENT_BYTES, &self.large).await
     }
 
-    /// Reads an answer of so many bytes at most: its status, its JSON, and how many bytes that was.
-    async fn read(&self, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
-        let whole = Whole::read(&self.client, call, limit_bytes, &self.large).await?;
-        Ok((whole.status, whole.value, whole.bytes))
+    /// Reads an answer of so many bytes at most.
+    async fn read(&self, call: &Call, limit_bytes: usize) -> Result<Whole> {
+        Whole::read(&self.client, call, limit_bytes, &self.large).await
     }
 
     fn request(&self, method: Method, below: &str, body: Option<Bytes>) -> Call {
@@ -279,7 +278,7 @@ impl RemotePeer {
         let below = format!("/{}?rev={}&attachments=true", path_of(&doc.id), encode(&doc.rev));
         let Some(entry) = doc.nameless() else { return Ok(0) };
         let call = self.request(Method::GET, &below, None);
-        let (status, answer, bytes) = self.read(&call, limit_bytes).await?;
+        let Whole { status, value: answer, bytes, turn: _turn, .. } = self.read(&call, limit_bytes).await?;
         let asked = (&Method::GET, &*below);
         let Value::Object(body) = self.success(asked, status, answer)? else { return Err(self.nonsense("a document")) };
         let mut whole = Doc { id: String::new(), rev: String::new(), body: Body::Members(body) };
@@ -302,7 +301,7 @@ impl RemotePeer {
         body.push("docs", Value::Array(wants.iter().map(item).collect()));
         let below = "/_bulk_get?revs=true&latest=true&att_encoding_info=true";
         let call = self.request(Method::POST, below, Some(body.to_vec().into()));
-        let (status, answer, bytes) = self.read(&call, limit_bytes).await?;
+        let Whole { status, value: answer, bytes, turn: _turn, .. } = self.read(&call, limit_bytes).await?;
         if matches!(status.as_u16(), 400 | 404 | 405 | 415 | 501) {
             self.no_bulk_get.store(true, Ordering::Relaxed);
             return Ok(wants);
@@ -338,7 +337,7 @@ impl RemotePeer {
         let revs = encode(&String::from_utf8_lossy(&revs.to_vec()));
         let below = format!("/{}?revs=true&latest=true&att_encoding_info=true&open_revs={revs}", path_of(&first.id));
         let call = self.request(Method::GET, &below, None);
-        let (status, answer, bytes) = self.read(&call, limit_bytes).await?;
+        let Whole { status, value: answer, bytes, turn: _turn, .. } = self.read(&call, limit_bytes).await?;
         out.bytes += bytes;
         if out.bytes > limit_bytes {
             return Err(ReplicateError::TooLarge);
@@ -430,10 +429,12 @@ impl RemotePeer {
         }
         body.extend_from_slice(b"]}");
         let call = self.request(Method::POST, "/_bulk_docs", Some(body.into()));
-        let Whole { status, value: answer, .. } = self.whole(&self.client, &call).await?;
+        let Whole { status, value: answer, turn, .. } = self.whole(&self.client, &call).await?;
         match (status.as_u16(), docs) {
             (400 | 413, [doc]) => Ok(vec![refused(&doc.id, &answer)]),
             (400 | 413, docs) => {
+                // No server is waited for in a turn.
+                drop((answer, turn));
                 let (left, right) = docs.split_at(docs.len() / 2);
                 let mut refused = Box::pin(self.write(left)).await?;
                 refused.extend(Box::pin(self.write(right)).await?);

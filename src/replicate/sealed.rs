@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
 use crate::document::json::{self, Object, Value};
+use crate::wire::url::split_credentials;
 
 /// The member that stands for what is sealed.
 pub const SEALED: &str = "sealed";
@@ -64,19 +65,9 @@ pub fn key_of(config: &Config) -> Option<SealKey> {
     config.get("chttpd_auth", "secret").filter(|secret| !secret.is_empty()).map(|secret| SealKey::of(&secret))
 }
 
-/// Splits a URL into what stands before its credentials, those, and what stands behind them.
-fn parts(url: &str) -> (&str, Option<&str>, &str) {
-    let Some(at) = url.find("://").map(|at| at + 3) else { return (url, None, "") };
-    let end = url[at..].find(['/', '?', '#']).map_or(url.len(), |end| at + end);
-    match url[at..end].rfind('@') {
-        Some(sign) => (&url[..at], Some(&url[at..at + sign]), &url[at + sign + 1..]),
-        None => (&url[..at], None, &url[at..]),
-    }
-}
-
 /// What credentials are bound to: scheme, host and port of the address, and the owner.
 fn bound(url: &str, body: &Object) -> String {
-    let (scheme, _, rest) = parts(url);
+    let (scheme, _, rest) = split_credentials(url);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let owner = body.get("owner").and_then(Value::as_str).unwrap_or_default();
     format!("{}{}\n{owner}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
@@ -95,7 +86,7 @@ pub fn sealed(mut body: Object, key: &SealKey, mut nonce: impl FnMut() -> [u8; N
         };
         let Some(url) = members.get("url").and_then(Value::as_str).map(str::to_owned) else { continue };
         let mut secret = Object::new();
-        let (before, credentials, behind) = parts(&url);
+        let (before, credentials, behind) = split_credentials(&url);
         if let Some(credentials) = credentials {
             secret.push("url", credentials);
             members.insert("url", format!("{before}{behind}"));
@@ -128,7 +119,7 @@ pub fn opened(mut body: Object, key: Option<&SealKey>) -> Result<Object, String>
         for (name, value) in secret {
             let value = match (name == "url", value) {
                 (true, Value::String(credentials)) => {
-                    let (before, _, behind) = parts(&url);
+                    let (before, _, behind) = split_credentials(&url);
                     Value::from(format!("{before}{credentials}@{behind}"))
                 }
                 (_, value) => value,

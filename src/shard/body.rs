@@ -48,7 +48,7 @@ pub(super) struct BodyRecord {
 impl BodyRecord {
     pub(super) fn load(view: &dyn View, shard: ShardId, number: u64) -> Result<BodyRecord, StorageError> {
         let bytes = get(view, shard, number)?;
-        match pieces_of(&bytes) {
+        match is_pieced(&bytes) {
             false => BodyRecord::decode(bytes),
             true => BodyRecord::gather(view, shard, number, &bytes),
         }
@@ -126,7 +126,7 @@ impl BodyRecord {
         Ok(BodyRecord { attachments, text: text_of(Bytes::from(bytes).slice(at..), plain_length)? })
     }
 
-    /// The attachments and the text of a record without pieces ([`pieces_of`]). The text is copied only where it is
+    /// The attachments and the text of a record without pieces ([`is_pieced`]). The text is copied only where it is
     /// compressed.
     pub(super) fn read(bytes: &[u8]) -> Result<(Vec<Attachment>, Cow<'_, [u8]>), StorageError> {
         let Front { attachments, at, plain_length, apart } = Front::read(bytes).map_err(damaged("body record"))?;
@@ -180,7 +180,7 @@ fn get(view: &dyn View, shard: ShardId, number: u64) -> Result<Vec<u8>, StorageE
 }
 
 /// Whether the text of a record lies in pieces.
-pub(super) fn pieces_of(record: &[u8]) -> bool {
+pub(super) fn is_pieced(record: &[u8]) -> bool {
     record.first() == Some(&PIECED)
 }
 

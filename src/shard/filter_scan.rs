@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::body::{BodyRecord, pieces_of};
+use super::body::{BodyRecord, is_pieced};
 use super::keys::{self, Kind};
 use super::record::DocHead;
 use super::{ShardCopy, ShardError, ShardId, live_conflicts};
@@ -171,7 +171,7 @@ fn matcher(
         let bodies = keys::numbers(shard, Kind::Body, low, high);
         view.scan(&bodies, Direction::Forward, &mut |key, value| {
             let Some(at) = order.get(next) else { return ControlFlow::Break(()) };
-            if pieces_of(value) {
+            if is_pieced(value) {
                 // It and those behind it are read one by one.
                 return ControlFlow::Break(());
             }

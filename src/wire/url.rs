@@ -152,6 +152,16 @@ impl fmt::Display for Url {
     }
 }
 
+/// Splits a URL into what stands before its credentials, those, and what stands behind them.
+pub fn split_credentials(url: &str) -> (&str, Option<&str>, &str) {
+    let Some(at) = url.find("://").map(|at| at + 3) else { return (url, None, "") };
+    let end = url[at..].find(['/', '?', '#']).map_or(url.len(), |end| at + end);
+    match url[at..end].rfind('@') {
+        Some(sign) => (&url[..at], Some(&url[at..at + sign]), &url[at + sign + 1..]),
+        None => (&url[..at], None, &url[at..]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
