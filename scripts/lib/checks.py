@@ -7,7 +7,7 @@ Without a word: everything that a change must pass. `quick`: format, lints and u
 of that and what takes a night. STEP: these alone, with the builds that they need (`--list` names them).
 
 One cargo build runs at a time, with a low priority. Beside it run one step that computes and two that mostly wait.
-Each step ends with its duration and its own summary; the output of a step is in target/checks/STEP.log, and of a step
+Each step ends with its duration, the processor time that it took, and its own summary; the output of a step is in target/checks/STEP.log, and of a step
 that failed its end is printed with the command that repeats it. A step that cannot run here (no browser, no network)
 is reported as left out. Last line: `N passed, M failed, K skipped`.
 """
@@ -36,7 +36,9 @@ class Step:
     def __init__(self, name, kind, command, after=(), needs=(), sets=("default",), behind=()):
         self.name, self.kind, self.command = name, kind, command
         self.after, self.needs, self.sets, self.behind = after, needs, sets, behind
-        self.state, self.seconds, self.counts, self.said = "waiting", 0.0, (0, 0, 0), ""
+        self.state, self.counts, self.said = "waiting", (0, 0, 0), ""
+        # Of the clock, and of the processors by all processes that the step waited for.
+        self.seconds, self.processor = 0.0, 0.0
 
     def missing(self):
         return [program for program in self.needs if not shutil.which(program)]
@@ -49,9 +51,11 @@ class Step:
             command = f"nice -n 10 {command}" if not command.startswith("!") else command[1:]
         log = LOGS / f"{self.name}.log"
         with log.open("w") as out:
-            code = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env={**PROGRAMS, **os.environ},
-                                  stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
-        self.seconds = time.monotonic() - started
+            shell = subprocess.Popen(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env={**PROGRAMS, **os.environ},
+                                     stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            _, status, used = os.wait4(shell.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self.seconds, self.processor = time.monotonic() - started, used.ru_utime + used.ru_stime
         lines = log.read_text(errors="replace").strip().splitlines()
         totals = [PASSED.fullmatch(line.strip()) for line in lines]
         totals = [tuple(int(n or 0) for n in found.groups()) for found in totals if found]
@@ -183,7 +187,8 @@ def chosen(words):
 
 def report(step, started):
     state = {"passed": "ok", "failed": "FAILED", "left out": "LEFT OUT"}[step.state]
-    print(f"{time.monotonic() - started:6.0f} s  {state:8} {step.name:20} {step.seconds:6.1f} s  {step.said}", flush=True)
+    print(f"{time.monotonic() - started:6.0f} s  {state:8} {step.name:20} {step.seconds:6.1f} s {step.processor:6.1f} s cpu  {step.said}",
+          flush=True)
     if step.state == "failed":
         log = LOGS / f"{step.name}.log"
         if log.exists():
@@ -262,7 +267,8 @@ def main():
     runner = Runner(wanted, options.port)
     runner.run()
     totals = [sum(step.counts[at] for step in wanted) for at in range(3)]
-    print(f"\n{len(wanted)} steps in {time.monotonic() - runner.started:.0f} s")
+    processor = sum(step.processor for step in wanted)
+    print(f"\n{len(wanted)} steps in {time.monotonic() - runner.started:.0f} s, {processor:.0f} s of processors")
     print("{} passed, {} failed, {} skipped".format(*totals))
     return 1 if totals[1] or any(step.state == "failed" for step in wanted) else 0
 
