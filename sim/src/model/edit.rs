@@ -53,7 +53,7 @@ pub struct Edit {
 /// A broken promise: the invariant's number and what was expected and found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Number in docs/simulation.md, for example "I1".
+    /// Number in docs/simulation-faults.md, for example "I1".
     pub invariant: &'static str,
     /// A sentence with document and revision.
     pub what: String,

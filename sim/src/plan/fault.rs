@@ -26,7 +26,7 @@ pub struct Aim {
     pub after_us: u64,
 }
 
-/// What can happen to a node (numbers as in docs/simulation.md).
+/// What can happen to a node (numbers as in docs/simulation-faults.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
     /// F9: the process dies and starts again `down_ms` later; what it wrote stays.
