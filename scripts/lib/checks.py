@@ -7,9 +7,9 @@ Without a word: everything that a change must pass. `quick`: format, lints and u
 of that and what takes a night. STEP: these alone, with the builds that they need (`--list` names them).
 
 One cargo build runs at a time, with a low priority. Beside it run one step that computes and two that mostly wait.
-Each step ends with its duration, the processor time that it took, and its own summary; the output of a step is in target/checks/STEP.log, and of a step
-that failed its end is printed with the command that repeats it. A step that cannot run here (no browser, no network)
-is reported as left out. Last line: `N passed, M failed, K skipped`.
+Each step ends with its duration, the processor time that it took, and its own summary; the output of a step is in
+target/checks/STEP.log, and of a step that failed its end is printed with the command that repeats it. A step that cannot
+run here (no browser, no network) is reported as left out. Last line: `N passed, M failed, K skipped`.
 """
 
 import argparse
@@ -68,8 +68,8 @@ class Step:
 
 
 # What users get is built by `scripts/release`; the steps test the same code with all its assertions.
-BUILD = "python3 scripts/lib/run_tests.py --profile testing"
-CLIPPY = "cargo clippy --profile testing --workspace --all-targets --locked"
+TESTS = "python3 scripts/lib/run_tests.py"
+BUILD = f"{TESTS} --lint --profile testing --build target/checks"
 SIMULATOR = "target/node/settee-sim"
 # The optimised programs, which steps `node` and `simulator` build.
 PROGRAMS = {"SETTEE": "settee", "SETTEE_BENCH": "settee-bench", "SETTEE_CONFORMANCE": "settee-conformance",
@@ -82,17 +82,16 @@ def default_steps():
     node, simulator, both = ("node",), ("simulator",), ("node", "simulator")
     return [
         Step("format", "build", "cargo fmt --all -- --check"),
+        Step("browser", "wait", "bash scripts/setup"),
         Step("licences", "wait", "python3 scripts/licences"),
         Step("configuration-page", "wait", "python3 scripts/configuration-page --check"),
-        Step("build", "build", f"{BUILD} --build-only"),
-        Step("tests", "compute", BUILD, ("build",)),
+        Step("build", "build", f"{BUILD}/tests.json"),
+        Step("tests", "compute", f"{TESTS} --built target/checks/tests.json", ("build",)),
         Step("node", "build", "bash scripts/lib/build-optimised node", ("build",)),
-        # With the simulator's hooks, which are the larger half of what differs; warnings without them end step `build`.
-        Step("clippy", "build", f"{CLIPPY} --features sim -- -D warnings", ("build",)),
         # After the tests: both builds leave their programs in the same place.
-        Step("sim-build", "build", f"{BUILD} --build-only --features sim", behind=("tests",)),
+        Step("sim-build", "build", f"{BUILD}/sim-tests.json --features sim", behind=("tests",)),
         Step("simulator", "build", "bash scripts/lib/build-optimised simulator", ("sim-build",)),
-        Step("sim-tests", "compute", f"{BUILD} --features sim", simulator),
+        Step("sim-tests", "compute", f"{TESTS} --built target/checks/sim-tests.json", ("sim-build",)),
         Step("seeds", "compute", f"{SIMULATOR} run --seeds ${{SEEDS:-300}}", simulator),
         Step("cluster-seeds", "compute", f"{SIMULATOR} run --cluster --seeds ${{CLUSTER_SEEDS:-50}}", simulator),
         Step("two-clusters", "compute", f"{SIMULATOR} run --scene two-clusters --seeds ${{PAIR_SEEDS:-10}}", simulator),
@@ -105,11 +104,12 @@ def default_steps():
         Step("kill9", "wait", "python3 scripts/kill9 --rounds ${KILLS:-10}", node),
         Step("chaos", "wait",
              "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", node),
-        Step("fuzz", "compute", "python3 scripts/fuzz --ms ${FUZZ_MS:-500} --profile testing --features sim", simulator),
+        Step("fuzz", "compute", "python3 scripts/fuzz --ms ${FUZZ_MS:-500} --built target/checks/sim-tests.json", ("sim-build",)),
         Step("iso-codes", "wait", "python3 scripts/load-iso-codes", node),
-        Step("timeline-browser", "wait", "python3 scripts/timeline-browser", both, ("chromium", "chromedriver")),
-        Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", node, ("chromium", "chromedriver", "npm")),
-        Step("page-browser", "wait", "python3 scripts/page-browser", node, ("chromium", "chromedriver")),
+        Step("timeline-browser", "wait", "python3 scripts/timeline-browser", (*both, "browser"), ("chromium", "chromedriver")),
+        Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
+             ("chromium", "chromedriver", "npm")),
+        Step("page-browser", "wait", "python3 scripts/page-browser", (*node, "browser"), ("chromium", "chromedriver")),
     ]
 
 
@@ -129,11 +129,10 @@ def long_steps():
         return Step(name, kind, command, after, needs, ("long",))
 
     return [
-        step("clippy-plain", "build", f"{CLIPPY} -- -D warnings"),
         step("doc-tests", "build", "cargo test --profile testing --workspace --locked --doc"),
         step("dist", "build", "bash scripts/release"),
         step("conformance-dist", "wait", "SETTEE=target/dist/release/settee bash scripts/conformance PORT", (*node, "dist")),
-        step("fauxton", "wait", "python3 scripts/page-browser fauxton --no-axe --no-pictures", node,
+        step("fauxton", "wait", "python3 scripts/page-browser fauxton --no-axe --no-pictures", (*node, "browser"),
              ("chromium", "chromedriver", "npm")),
         step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", node, ("npm",)),
         step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, ("npm",)),
@@ -141,7 +140,7 @@ def long_steps():
         step("bitrot", "wait", "python3 scripts/bitrot --rounds 100 --docs 200", node),
         step("full-disk", "wait", "python3 scripts/full-disk", node),
         step("fuzz-long", "compute",
-             "python3 scripts/fuzz --ms ${LONG_FUZZ_MS:-300000} --profile testing --features sim", simulator),
+             "python3 scripts/fuzz --ms ${LONG_FUZZ_MS:-300000} --built target/checks/sim-tests.json", ("sim-build",)),
         step("fuzz-http-long", "wait", "python3 scripts/fuzz-http --seconds ${LONG_FUZZ_HTTP_SECONDS:-3600}", node),
         step("hostile", "wait", "python3 scripts/hostile", node),
         step("kill9-long", "wait", "python3 scripts/kill9 --rounds 200", node),
@@ -217,7 +216,7 @@ class Runner:
             lost = [need for need in step.after if state[need] in ("failed", "left out")]
             if lost:
                 self.leave_out(step, f"needs {', '.join(lost)}")
-            elif step.missing():
+            elif step.missing() and all(state[need] == "passed" for need in step.after):
                 self.leave_out(step, f"not installed here: {', '.join(step.missing())}")
             state[step.name] = step.state
 

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 """Builds the test programs of the workspace with cargo and runs several of them at once.
 
-usage: scripts/lib/run_tests.py [--build-only] [--threads N] [--at-once N] [cargo arguments, e.g. --features sim]
+usage: scripts/lib/run_tests.py [--build LIST | --built LIST] [--lint] [--threads N] [--at-once N]
+                                [cargo arguments, e.g. --features sim]
+
+--build LIST: builds only, and writes to the file LIST which programs there are.
+--built LIST: runs those, without cargo, so that it does not wait for another build that holds cargo's lock.
+--lint: clippy compiles the workspace. It is the compiler with more lints, so that no other pass is needed for them.
 
 `cargo test` runs one program after the other, with one thread per processor. Most tests of settee wait for a disk, a
 socket or a clock, so this runs three programs at once with eight threads each. Prints a line per program; of a
@@ -12,7 +17,9 @@ import argparse
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -22,12 +29,16 @@ RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) igno
 FIRST = ["settee", "seeds", "clients", "replication", "scripts", "cluster"]
 
 
-def programs(arguments):
+def programs(arguments, lint):
     """Builds, without a warning; the test programs as (name, path, folder of the package), with the longest first."""
+    environment = dict(os.environ)
+    if lint:
+        # As `cargo clippy` does it for a check.
+        environment["RUSTC_WORKSPACE_WRAPPER"] = shutil.which("clippy-driver") or sys.exit("clippy-driver is not installed")
     command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-diagnostic-rendered-ansi"]
     if "-p" not in arguments:
         command.append("--workspace")
-    build = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
+    build = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
     found, warnings = [], 0
     for line in build.stdout:
         message = json.loads(line) if line.startswith("{") else {}
@@ -41,7 +52,7 @@ def programs(arguments):
     if build.wait():
         sys.exit(build.returncode)
     if warnings:
-        sys.exit(f"{warnings} warnings of the compiler")
+        sys.exit(f"{warnings} warnings")
     return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
 
 
@@ -55,12 +66,16 @@ def run(program, threads):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--build-only", action="store_true")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--build", metavar="LIST", type=pathlib.Path)
+    which.add_argument("--built", metavar="LIST", type=pathlib.Path)
+    parser.add_argument("--lint", action="store_true")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--at-once", type=int, default=3)
     options, arguments = parser.parse_known_args()
-    found = programs(arguments)
-    if options.build_only:
+    found = json.loads(options.built.read_text()) if options.built else programs(arguments, options.lint)
+    if options.build:
+        options.build.write_text(json.dumps(found))
         print(f"{len(found)} test programs built")
         return 0
     totals = [0, 0, 0]
