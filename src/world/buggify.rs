@@ -30,7 +30,7 @@ pub enum Mutation {
     FeedSeqAhead,
     /// A waiting feed is not told of changes.
     FeedMissesNews,
-    /// A feed reads the documents of its rows from another replica than the rows, however far that lags behind.
+    /// A feed reads the documents of its rows from the replica that lags behind the rows the furthest.
     FeedJoinsLaggingReplica,
     /// A security object that was replaced stays in force until the next start.
     StaleSecurity,
