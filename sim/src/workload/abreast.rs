@@ -1,8 +1,8 @@
 //! Reads that bring the token of a write through another node than it was written through: a list, a view, a query or a
 //! feed shows at least that write, or the node says that it cannot. Each document here is written once, by one client.
 //!
-//! One read is let off: a replica that serves it goes back in time while the read is under way, so that what it had when
-//! the read began is gone in the midst of it. The same read is then sent again.
+//! One read is let off: a replica that serves it goes back in time while the read is under way, so that what it had
+//! when the read began is gone in the midst of it. The same read is then sent again.
 
 use serde_json::{Value, json};
 

@@ -91,7 +91,9 @@ pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>, wor
         news.borrow_and_update();
         let Some(coordinator) = weak.upgrade() else { return };
         let run = worker.begin();
-        let waits = coordinator.rebuild_all().await;
+        let mut failures = Vec::new();
+        let waits = coordinator.rebuild_all(&mut failures).await;
+        failures.iter().for_each(|failure| worker.failed(failure));
         drop(run);
         drop(coordinator);
         match waits {
@@ -128,21 +130,23 @@ impl Coordinator {
         damaged.len() as u64
     }
 
-    /// Goes on with copies that are being made anew, and begins with those that are damaged. Answers whether some wait.
-    pub(in crate::coordinator) async fn rebuild_all(&self) -> bool {
+    /// Goes on with copies that are being made anew, and begins with those that are damaged. Answers whether some wait,
+    /// and adds why to `failures`.
+    pub(in crate::coordinator) async fn rebuild_all(&self, failures: &mut Vec<String>) -> bool {
         if mutated(Mutation::DamageStays) {
             return false;
         }
-        let waits = self.rebuild_begun().await;
-        self.rebuild_late().await || waits
+        let waits = self.rebuild_begun(failures).await;
+        self.rebuild_late(failures).await || waits
     }
 
     /// As [`Coordinator::rebuild_all`], up to where the copies count again.
-    pub(in crate::coordinator) async fn rebuild_begun(&self) -> bool {
+    pub(in crate::coordinator) async fn rebuild_begun(&self, failures: &mut Vec<String>) -> bool {
         let mut waits = false;
         for (shard, why) in self.storage().damaged_shards() {
             if let Err(Waits(why)) = self.begin_rebuild(shard, &why).await {
                 self.context().status.rebuilds.tell(shard, &why);
+                failures.push(format!("shard {shard}: {why}"));
                 waits = true;
             }
         }
@@ -151,6 +155,7 @@ impl Coordinator {
             Ok(marks) => marks.into_iter().for_each(|mark| by_file.entry(mark.damaged).or_default().push(mark)),
             Err(error) => {
                 tracing::warn!(%error, "copies are not made anew yet");
+                failures.push(error.to_string());
                 waits = true;
             }
         }
@@ -163,6 +168,7 @@ impl Coordinator {
                     why,
                     "a copy is not filled yet"
                 );
+                failures.push(format!("{}, range {}: {why}", marks[0].name, marks[0].range));
                 waits = true;
             }
         }
@@ -296,7 +302,7 @@ impl Coordinator {
     }
 
     /// Applies what was written while copies were filled that count again; answers whether some wait.
-    pub(in crate::coordinator) async fn rebuild_late(&self) -> bool {
+    pub(in crate::coordinator) async fn rebuild_late(&self, failures: &mut Vec<String>) -> bool {
         let (context, mut waits) = (self.context(), false);
         let late: Vec<(u64, (String, usize))> =
             context.status.rebuilds.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
@@ -313,6 +319,7 @@ impl Coordinator {
                 }
                 Err(error) => {
                     tracing::info!(database = name, range, %error, "a copy that was made anew is not in step yet");
+                    failures.push(format!("{name}, range {range}: {error}"));
                     waits = true;
                 }
             }
