@@ -206,7 +206,7 @@ pub const BOARD: &[Entry] = &[
     scene(
         Scene::Mended,
         Mutation::DamageStays,
-        "a copy whose store file is damaged is never made anew",
+        "a copy whose store file is damaged is never rebuilt",
         // I28: what cannot be flushed stops the writes of the node, which is not up then.
         &["I31", "I28"],
     ),

@@ -214,7 +214,7 @@ impl Coordinator {
             self.context().status.in_sync.pulled(node, name, error);
         }
         if let Err(error) = &pulled {
-            tracing::info!(database = name, %node, %error, "the copies of a database are not in step yet");
+            tracing::info!(database = name, %node, %error, "the copies of a database are not in sync yet");
         }
         pulled
     }

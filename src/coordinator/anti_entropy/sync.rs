@@ -114,7 +114,7 @@ impl Coordinator {
                 Err(error) => {
                     let error = context.status.in_sync.failed(node, &error);
                     worker.failed(&format_args!("comparison with {node}: {error}"));
-                    tracing::info!(%node, %error, "a node is not in step with this one yet");
+                    tracing::info!(%node, %error, "this node is not in sync with another one yet");
                 }
             }
             context.env.sleep(limits::MEET_PAUSE).await;
@@ -146,7 +146,7 @@ impl Coordinator {
         for node in context.others().into_iter().filter(|node| context.rank(node) == Some(0)) {
             if let Err(error) = self.catch_up_with(&node, true).await {
                 worker.failed(&format_args!("comparison with {node}: {error}"));
-                tracing::info!(%node, %error, "copies are not in step yet");
+                tracing::info!(%node, %error, "copies are not in sync yet");
             }
         }
     }
@@ -167,7 +167,7 @@ impl Coordinator {
         let mut counter = Counter::DatabaseSyncs;
         for node in others {
             if let Err(error) = database.pulls().pull_from(&node, false).await {
-                tracing::debug!(database = name, %node, %error, "copies are not in step yet");
+                tracing::debug!(database = name, %node, %error, "copies are not in sync yet");
                 worker.failed(&format_args!("{name} from {node}: {error}"));
                 context.pull_soon(name);
                 counter = Counter::DatabaseSyncsFailed;

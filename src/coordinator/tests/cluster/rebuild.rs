@@ -216,14 +216,14 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
     }
 }
 
-/// Three nodes with a copy each of a database of `q` ranges. Nothing is made anew here but what a test asks for.
+/// Three nodes with a copy each of a database of `q` ranges. Nothing is rebuilt here but what a test asks for.
 async fn three(q: u32) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, q, 3).await.unwrap();
     cluster
 }
 
-/// Has the first node's copy of a range made anew.
+/// Has the first node's copy of a range rebuilt.
 async fn begin(cluster: &Cluster, range: usize) {
     let db = cluster.db(0);
     let shard = db.layout().placed.shard(range).unwrap();
