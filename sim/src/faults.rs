@@ -250,6 +250,7 @@ impl Scene {
             world.sleep(end.saturating_sub(world.now())).await;
             keeper.node.power_off();
             let _ = keeper.node.disk().restore(&image);
+            keeper.went_back();
         });
     }
 

@@ -112,6 +112,11 @@ impl Keeper {
         lock(&self.shared).scarce.remove(&self.number);
     }
 
+    /// Notes that the disk is one of an earlier time.
+    pub(crate) fn went_back(&self) {
+        lock(&self.shared).went_back.push(self.number);
+    }
+
     /// Ends all that is wrong with the machine.
     pub(crate) fn mend(&self) {
         self.has_room();

@@ -13,7 +13,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use settee_sim::apart::{self, Leave, Summary, summary_of};
 use settee_sim::bisect::bisect;
-use settee_sim::bugs::{BOARD, Entry, Plant, ShownBy, UNCAUGHT};
+use settee_sim::bugs::{BOARD, Entry, Plant, ShownBy};
 use settee_sim::outer::{self, Outcome, Target};
 use settee_sim::plan::{Plan, SCENES, Scene};
 use settee_sim::planted::{Known, Trial, try_all};
@@ -321,7 +321,7 @@ fn bug_of(name: Option<&str>) -> Option<Plant> {
     name.map(|name| match Entry::named(name) {
         Some(entry) => entry.plant,
         None => {
-            let names: Vec<String> = BOARD.iter().chain(UNCAUGHT).map(Entry::name).collect();
+            let names: Vec<String> = BOARD.iter().map(Entry::name).collect();
             eprintln!("no bug is called {name}; there are {}", names.join(", "));
             std::process::exit(2);
         }
@@ -395,7 +395,7 @@ fn decide(plan: &Plan, bug: Option<&str>) -> bool {
 fn planted(only: Option<&str>, mut trial: Trial, known: Option<&Path>, note: Option<&Path>) -> bool {
     let plant = bug_of(only);
     let entries: Vec<&Entry> = match plant {
-        Some(plant) => BOARD.iter().chain(UNCAUGHT).filter(|entry| entry.plant == plant).collect(),
+        Some(plant) => BOARD.iter().filter(|entry| entry.plant == plant).collect(),
         None => BOARD.iter().collect(),
     };
     if let Some(path) = known {

@@ -30,7 +30,7 @@ pub use consensus::agreement::MapError;
 pub use node::check::{CheckReport, check};
 pub use node::lost::lost_documents;
 pub use node::start::Options;
-pub use node::status::{NodeStatus, Reach, ReplicaName, Shortage};
+pub use node::status::{NodeStatus, NotCompared, Reach, ReplicaName, Shortage};
 pub use read::documents::{AttachmentReader, RowDoc};
 pub use read::filter_scan::{FilterQuery, FilterRows, MatchedPage};
 pub use read::find::{FindQuery, Hit, HitPage, Hits};

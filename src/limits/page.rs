@@ -16,6 +16,8 @@ pub const SLOW_REQUESTS: usize = 200;
 pub const SLOW_PATH_BYTES: usize = 500;
 /// Databases that the state of a cluster names with ranges that lack replicas; more are counted.
 pub const STATUS_DATABASES: usize = 200;
+/// Databases that the state of a node names, for each node with which they are not compared yet.
+pub const NOT_COMPARED_DATABASES: usize = 20;
 /// How long the state of another node is waited for, in milliseconds: who looks at a cluster is not held up by a node
 /// that is silent.
 pub const STATUS_PATIENCE_MS: u64 = 3_000;

@@ -21,7 +21,7 @@ pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
 pub const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
-/// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
+/// Pause before it is looked again whether a damaged copy can be rebuilt, or one that is being filled goes on.
 pub const REBUILD_PAUSE: Duration = Duration::from_secs(2);
 /// Pause between two looks for tombstones that are old enough to be collected; shorter where they are so sooner.
 pub const FORGET_PAUSE: Duration = Duration::from_secs(600);

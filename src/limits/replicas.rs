@@ -22,7 +22,7 @@ pub const TOLD_EPOCHS_KEPT: usize = 2 * EPOCHS_KEPT;
 pub const HEARD_KEPT: usize = 64;
 /// Epochs of a node that are remembered, one for each of its starts: 8 bytes each.
 pub const NODE_EPOCHS_KEPT: usize = 1024;
-/// Points kept at which one copy was in step with another: about 50 bytes each.
+/// Points kept at which one copy was in sync with another: about 50 bytes each.
 pub const SYNC_POINTS_KEPT: usize = 32;
 /// Time between two looks at databases that changed: what a feed that moves to another copy may have to read again.
 pub const SYNC_PERIOD: Duration = Duration::from_secs(30);
@@ -36,11 +36,11 @@ pub const DIGESTS_LISTED: u64 = 64;
 pub const DIGESTS_LISTED_SHARE: u64 = 4;
 /// Ranges of ids that one message asks to be cut: 32 parts of some 100 bytes come back for each.
 pub const SPLITS_PER_CALL: usize = 16;
-/// Databases that are brought in step with those of another node at a time.
+/// Databases that are brought in sync with those of another node at a time.
 pub const DATABASES_AT_ONCE: usize = 4;
-/// Ranges of a database that are brought in step at a time.
+/// Ranges of a database that are brought in sync at a time.
 pub const PULLS_AT_ONCE: usize = 4;
-/// Pause before a node that could not be brought in step is tried again.
+/// Pause before a node that could not be brought in sync is tried again.
 pub const MEET_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two looks at who is there and at what this node is to tell of itself.
 pub const LOOK_AROUND: Duration = Duration::from_secs(1);

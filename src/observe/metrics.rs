@@ -80,7 +80,8 @@ metrics! {
         WritesMet = "settee/writes/quorum", "edits of which as many replicas as asked for acknowledged";
         WritesAccepted = "settee/writes/accepted", "edits of which fewer replicas than asked for acknowledged";
         ReadRepairs = "settee/reads/repaired", "leaves sent to a replica that a read found lacking them";
-        DatabaseSyncs = "settee/convergence/syncs", "databases that were compared with other nodes";
+        DatabaseSyncs = "settee/convergence/syncs", "comparisons of a database with other nodes that succeeded";
+        DatabaseSyncsFailed = "settee/convergence/syncs_failed", "comparisons of a database with other nodes that failed";
         FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
         ShardsCompacted = "settee/compaction/shards", "shards that were compacted";
         SlowRequests = "settee/slow_requests", "requests above log/slow_request_ms";

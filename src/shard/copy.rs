@@ -94,7 +94,7 @@ const OPEN: u8 = 0;
 const SPLIT: u8 = 1;
 /// Its documents are elsewhere: nothing more is done with it.
 const LEFT: u8 = 2;
-/// Its store file is damaged, and the shard was made anew: nothing more is done with it.
+/// Its store file is damaged, and the shard was rebuilt: nothing more is done with it.
 const PARKED: u8 = 3;
 /// Its database is gone: nothing more is done with it.
 const CLOSED: u8 = 4;
@@ -415,7 +415,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
-            PARKED => Err(ShardError::NotExecuted("the copy is damaged and is made anew".to_owned())),
+            PARKED => Err(ShardError::NotExecuted("the copy is damaged and is being rebuilt".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

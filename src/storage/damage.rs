@@ -46,7 +46,7 @@ impl Damage {
         }
     }
 
-    /// Counts a store file that was put away after its shard had been made anew, and what in it could not be read.
+    /// Counts a store file that was put away after its shard had been rebuilt, and what in it could not be read.
     pub fn note_replaced(&self, lost: u64) {
         self.0.replaced.fetch_add(1, Ordering::Relaxed);
         self.0.lost.fetch_add(lost, Ordering::Relaxed);

@@ -224,7 +224,7 @@ impl Drop for FlushOutcome<'_> {
         let mut tables = self.store.tables();
         let error = self.error.take();
         if let (Some(error @ StorageError::Corrupt(_)), FileId::Own(_)) = (&error, self.file) {
-            // The file stays marked, too. The shard may be made anew; until then its writes are in the journal.
+            // The file stays marked, too. The shard may be rebuilt; until then its writes are in the journal.
             tables.set_stuck(self.file, error.clone());
             self.store.suspects.note(self.file, error);
         } else if let Some(StorageError::NoFiles(_)) = &error {

@@ -30,7 +30,7 @@ pub enum Mutation {
     FeedSeqAhead,
     /// A waiting feed is not told of changes.
     FeedMissesNews,
-    /// A feed reads the documents of its rows from another replica than the rows, however far that lags behind.
+    /// A feed reads the documents of its rows from the replica that lags behind the rows the furthest.
     FeedJoinsLaggingReplica,
     /// A security object that was replaced stays in force until the next start.
     StaleSecurity,
@@ -114,7 +114,7 @@ pub enum Mutation {
     HigherVersionAgreed,
     /// A node that sees other members names the next voters without a majority of the present voters.
     SeatByMinority,
-    /// A copy whose store file is damaged is never made anew.
+    /// A copy whose store file is damaged is never rebuilt.
     DamageStays,
     /// A setting that a request changed is what it was after the next start.
     SettingNotKept,
@@ -190,7 +190,7 @@ pub const POINTS: &[&str] = &[
     "cluster: a copy arrived at its new place",
     "cluster: a restored replica discarded what the others had collected",
     "cluster: a copy began a new epoch for others had seen more of it",
-    "cluster: a damaged copy was made anew",
+    "cluster: a damaged copy was rebuilt",
     "cluster: copies differed and were narrowed down",
     "cluster: tombstones were forgotten",
     "cluster: tombstones were not old enough on another copy",

@@ -115,7 +115,7 @@ pub enum Op {
         /// At most so many rows.
         limit: Option<u32>,
     },
-    /// Reads the feed on at another node, long after its copies came in step with those that were read before.
+    /// Reads the feed on at another node, long after its copies were in sync with those that were read before.
     FollowAt {
         /// The node.
         node: u32,

@@ -30,7 +30,7 @@ pub enum Scene {
     StaleMap,
     /// A disk goes back behind what the readers of its feed have seen; they ask again after more was written.
     PutBack,
-    /// A node is gone whose feed was read to the end; its readers go on at others, which had long come in step with it.
+    /// A node is gone whose feed was read to the end; its readers go on at others, which had long been in sync with it.
     NodeGone,
     /// On both sides of a split somebody makes the database that is not there, and writes to it.
     Twins,

@@ -117,7 +117,7 @@ impl Stage {
     }
 
     /// A node stands still, is slow, or dies: what others write meanwhile it has later. One that comes back mostly has
-    /// a slow disk: who began to follow the feed there before it was in step is told by another copy, and it lags.
+    /// a slow disk: who began to follow the feed there before it was in sync is told by another copy, and it lags.
     fn makes_lag(&mut self, world: &WorldPlan) -> Vec<TimedFault> {
         let (at_ms, node) = (self.rng.random_range(500..16_000), self.rng.random_range(0..world.nodes));
         let (down_ms, for_ms) = (self.rng.random_range(1..=3_000), self.rng.random_range(300..=5_000));

@@ -1,5 +1,8 @@
 //! Reads that bring the token of a write through another node than it was written through: a list, a view, a query or a
 //! feed shows at least that write, or the node says that it cannot. Each document here is written once, by one client.
+//!
+//! One read is let off: a replica that serves it goes back in time while the read is under way, so that what it had
+//! when the read began is gone in the midst of it. The same read is then sent again.
 
 use serde_json::{Value, json};
 
@@ -7,6 +10,7 @@ use super::own::{carry_out, design_of};
 use super::{Worker, broken};
 use crate::client::Client;
 use crate::model::Violation;
+use crate::place::node_name;
 
 /// The database of these documents.
 const ABREAST: &str = "abreast";
@@ -64,18 +68,37 @@ impl Worker {
             _ => ("GET", format!("_changes?at_least={token}"), Value::Null),
         };
         let path = format!("/{ABREAST}/{path}");
-        let Ok(answer) = self.call_by(other, method, &path, &body).await else { return Ok(()) };
-        let told = answer.json();
-        match answer.status {
-            200 if shows(&told, id, rev) => {}
-            200 => return broken("I36", format!("{method} {path} lacks {id} {rev}: {told}")),
-            400 => return broken("I36", format!("{method} {path}: {told}")),
-            _ => return Ok(()),
+        loop {
+            let before = self.locked(|s| s.went_back.len());
+            let Ok(answer) = self.call_by(other, method, &path, &body).await else { return Ok(()) };
+            let told = answer.json();
+            match answer.status {
+                200 if shows(&told, id, rev) => break,
+                200 if self.lost_its_replica(other, id, before).await => {}
+                200 => return broken("I36", format!("{method} {path} lacks {id} {rev}: {told}")),
+                400 => return broken("I36", format!("{method} {path}: {told}")),
+                _ => return Ok(()),
+            }
         }
         self.locked(|s| {
             *s.history.coverage.counters.entry("a read as new as a write".to_owned()).or_default() += 1;
         });
         Ok(())
+    }
+
+    /// Whether a node that holds a replica of a document's range went back in time since so many had done so.
+    async fn lost_its_replica(&mut self, other: &mut Client, id: &str, before: usize) -> bool {
+        let went_back: Vec<String> =
+            self.locked(|s| s.went_back[before..].iter().map(|node| node_name(*node)).collect());
+        if went_back.is_empty() {
+            return false;
+        }
+        let Ok(answer) = self.call_by(other, "GET", &format!("/{ABREAST}/_shards/{id}"), &Value::Null).await else {
+            // It cannot be told which; the read is sent again.
+            return true;
+        };
+        let nodes = answer.json()["nodes"].as_array().cloned().unwrap_or_default();
+        answer.status != 200 || nodes.iter().filter_map(Value::as_str).any(|node| went_back.iter().any(|n| n == node))
     }
 }
 

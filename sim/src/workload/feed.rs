@@ -145,7 +145,7 @@ impl Worker {
     }
 
     fn took_rows(&mut self, rows: &[Value]) -> Result<(), Violation> {
-        // Copies are in step now and then only.
+        // Copies are in sync now and then only.
         if !self.locked(|s| s.several) {
             self.repeats_nothing(rows)?;
         }
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// Reads the feed on at another node. Its copies have long been in step with those that told all before: they tell
+    /// Reads the feed on at another node. Its copies have long been in sync with those that told all before: they tell
     /// nothing of that again.
     pub(super) async fn follow_at(&mut self, node: u32) -> Result<(), Violation> {
         let path = format!("/{DB}/_changes?since={}", self.feed.since);

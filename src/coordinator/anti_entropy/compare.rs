@@ -99,7 +99,11 @@ fn rolled_up(digests: &Digests) -> [u8; 16] {
 }
 
 /// The databases behind a name, up to another one.
-fn names_between(after: &Option<String>, end: Option<String>, limit: Option<u64>) -> NamesQuery {
+pub(in crate::coordinator) fn names_between(
+    after: &Option<String>,
+    end: Option<String>,
+    limit: Option<u64>,
+) -> NamesQuery {
     // The least name behind another one.
     let start = after.as_ref().map(|after| format!("{after}\0"));
     NamesQuery { start, end, limit, ..NamesQuery::default() }
@@ -178,16 +182,22 @@ impl Coordinator {
             if theirs != rolled_up(&expected) {
                 let call = CatalogueCall::Copies { after, last: last.clone() };
                 let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
+                let differs = |(name, digest): &&(String, [u8; 16])| expected.get(name) != Some(digest);
+                let differing: Vec<&String> = page.iter().filter(differs).map(|(name, _)| name).collect();
+                if !thoroughly {
+                    self.context().status.in_sync.differ(node, differing.iter().copied());
+                }
                 let mut pulls: Vec<BoxFuture<'_, Result<(), ShardError>>> = Vec::new();
-                for (name, _) in page.iter().filter(|(name, digest)| expected.get(name) != Some(digest)) {
+                for name in differing {
                     pulls.push(Box::pin(self.pull_database(name, node, thoroughly)));
                 }
                 let pulled: Vec<Result<(), ShardError>> =
                     stream::iter(pulls).buffer_unordered(limits::DATABASES_AT_ONCE).collect().await;
                 done = done.and(pulled.into_iter().collect());
             }
-            if thoroughly {
-                self.settle_what_is_idle(node, &names).await;
+            match thoroughly {
+                true => self.settle_what_is_idle(node, &names).await,
+                false => self.context().status.in_sync.reached(node, last.as_ref().or(names.last())),
             }
             if last.is_none() {
                 return done.map_err(|error: ShardError| LearnError::Own(error.into()));
@@ -199,8 +209,12 @@ impl Coordinator {
     async fn pull_database(&self, name: &str, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let Ok(database) = self.database(name) else { return Ok(()) };
         let pulled = database.pulls().pull_from(node, thoroughly).await;
+        if !thoroughly {
+            let error = pulled.as_ref().err().map(|error| error as &dyn std::fmt::Display);
+            self.context().status.in_sync.pulled(node, name, error);
+        }
         if let Err(error) = &pulled {
-            tracing::info!(database = name, %node, %error, "the copies of a database are not in step yet");
+            tracing::info!(database = name, %node, %error, "the copies of a database are not in sync yet");
         }
         pulled
     }

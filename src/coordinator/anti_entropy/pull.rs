@@ -139,7 +139,7 @@ impl Pulls<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     All,
-    /// What can be read: nothing else is to be had there until it was made anew.
+    /// What can be read: nothing else is to be had there until it was rebuilt.
     Part,
     /// Nothing: it is restored from an old backup, and is to collect first what was collected here.
     Nothing,

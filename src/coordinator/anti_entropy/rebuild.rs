@@ -44,7 +44,7 @@ use crate::shard::{self, ShardCopy, ShardError, ShardId};
 use crate::storage::{ShardEngine, StorageError, WriteView};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
-/// What is stored of a copy that is being made anew.
+/// What is stored of a copy that is being rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
     name: String,
@@ -70,12 +70,12 @@ impl From<ShardError> for Waits {
     }
 }
 
-/// The copies of this node that are being made anew, as it is stored.
+/// The copies of this node that are being rebuilt, as it is stored.
 async fn stored_marks(context: &Context) -> Result<Vec<Mark>, ShardError> {
     let rows = context.rows(&record::rebuild_prefix()).await?;
     let read = |(_, value): (Vec<u8>, Vec<u8>)| {
         serde_json::from_slice(&value)
-            .map_err(|why| StorageError::Corrupt(format!("the mark of a copy that is made anew: {why}")))
+            .map_err(|why| StorageError::Corrupt(format!("the mark of a copy that is being rebuilt: {why}")))
     };
     Ok(rows.into_iter().map(read).collect::<Result<_, _>>()?)
 }
@@ -91,7 +91,9 @@ pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>, wor
         news.borrow_and_update();
         let Some(coordinator) = weak.upgrade() else { return };
         let run = worker.begin();
-        let waits = coordinator.rebuild_all().await;
+        let mut failures = Vec::new();
+        let waits = coordinator.rebuild_all(&mut failures).await;
+        failures.iter().for_each(|failure| worker.failed(failure));
         drop(run);
         drop(coordinator);
         match waits {
@@ -106,7 +108,7 @@ pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>, wor
 }
 
 impl Coordinator {
-    /// Looks which copies were being made anew when the node stopped. To be called before any copy is opened.
+    /// Looks which copies were being rebuilt when the node stopped. To be called before any copy is opened.
     pub(in crate::coordinator) async fn load_rebuilds(&self) -> Result<(), ShardError> {
         for mark in stored_marks(self.context()).await? {
             self.context().status.rebuilds.begin(mark.fresh, mark.damaged);
@@ -128,21 +130,23 @@ impl Coordinator {
         damaged.len() as u64
     }
 
-    /// Goes on with copies that are being made anew, and begins with those that are damaged. Answers whether some wait.
-    pub(in crate::coordinator) async fn rebuild_all(&self) -> bool {
+    /// Goes on with copies that are being rebuilt, and begins with those that are damaged. Answers whether some wait,
+    /// and adds why to `failures`.
+    pub(in crate::coordinator) async fn rebuild_all(&self, failures: &mut Vec<String>) -> bool {
         if mutated(Mutation::DamageStays) {
             return false;
         }
-        let waits = self.rebuild_begun().await;
-        self.rebuild_late().await || waits
+        let waits = self.rebuild_begun(failures).await;
+        self.rebuild_late(failures).await || waits
     }
 
     /// As [`Coordinator::rebuild_all`], up to where the copies count again.
-    pub(in crate::coordinator) async fn rebuild_begun(&self) -> bool {
+    pub(in crate::coordinator) async fn rebuild_begun(&self, failures: &mut Vec<String>) -> bool {
         let mut waits = false;
         for (shard, why) in self.storage().damaged_shards() {
             if let Err(Waits(why)) = self.begin_rebuild(shard, &why).await {
                 self.context().status.rebuilds.tell(shard, &why);
+                failures.push(format!("shard {shard}: {why}"));
                 waits = true;
             }
         }
@@ -150,7 +154,8 @@ impl Coordinator {
         match stored_marks(self.context()).await {
             Ok(marks) => marks.into_iter().for_each(|mark| by_file.entry(mark.damaged).or_default().push(mark)),
             Err(error) => {
-                tracing::warn!(%error, "copies are not made anew yet");
+                tracing::warn!(%error, "copies are not rebuilt yet");
+                failures.push(error.to_string());
                 waits = true;
             }
         }
@@ -163,6 +168,7 @@ impl Coordinator {
                     why,
                     "a copy is not filled yet"
                 );
+                failures.push(format!("{}, range {}: {why}", marks[0].name, marks[0].range));
                 waits = true;
             }
         }
@@ -198,7 +204,7 @@ impl Coordinator {
         let fresh = database.replica_rebuild().fresh_shards(1).await?;
         let mark = database.replica_rebuild().mark(range, (damaged, fresh[0]), why);
         database.replica_rebuild().put_unfilled((range, damaged), vec![mark], None).await?;
-        tracing::warn!(database = database.name, range, why, "a copy with a damaged store file is made anew");
+        tracing::warn!(database = database.name, range, why, "a copy with a damaged store file is rebuilt");
         Ok(())
     }
 
@@ -289,14 +295,14 @@ impl Coordinator {
         let Recovered { taken, lost, told } = recovered.cloned().unwrap_or_default();
         context.storage.damage().note_replaced(lost);
         let Mark { name, range, .. } = &marks[0];
-        tracing::warn!(database = name, range, quarantined, taken, lost, ?told, "a copy was made anew");
-        sometimes("cluster: a damaged copy was made anew");
+        tracing::warn!(database = name, range, quarantined, taken, lost, ?told, "a copy was rebuilt");
+        sometimes("cluster: a damaged copy was rebuilt");
         self.drop_shards_later();
         Ok(())
     }
 
     /// Applies what was written while copies were filled that count again; answers whether some wait.
-    pub(in crate::coordinator) async fn rebuild_late(&self) -> bool {
+    pub(in crate::coordinator) async fn rebuild_late(&self, failures: &mut Vec<String>) -> bool {
         let (context, mut waits) = (self.context(), false);
         let late: Vec<(u64, (String, usize))> =
             context.status.rebuilds.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
@@ -312,7 +318,8 @@ impl Coordinator {
                     self.tell_state();
                 }
                 Err(error) => {
-                    tracing::info!(database = name, range, %error, "a copy that was made anew is not in step yet");
+                    tracing::info!(database = name, range, %error, "a copy that was rebuilt is not in sync yet");
+                    failures.push(format!("{name}, range {range}: {error}"));
                     waits = true;
                 }
             }
@@ -423,7 +430,7 @@ impl ReplicaRebuild<'_> {
         self.context.env.spawn(async move { context.drop_shards().await });
     }
 
-    /// Whether this node's copy of a range is being made anew, or is to be.
+    /// Whether this node's copy of a range is being rebuilt, or is to be.
     pub(in crate::coordinator) fn is_unsound(self, range: usize) -> bool {
         let (layout, context) = (self.layout(), &self.context);
         let is_unsound =
@@ -431,7 +438,7 @@ impl ReplicaRebuild<'_> {
         !layout.is_alone(range) && layout.placed.shard(range).is_some_and(is_unsound)
     }
 
-    /// Goes over to a map that splits a range of which the copy here is not filled yet, or damaged and to be made anew
+    /// Goes over to a map that splits a range of which the copy here is not filled yet, or damaged and to be rebuilt
     /// at this moment: the halves are to be filled. `last` is the map that the other nodes have gone over to.
     pub(in crate::coordinator) async fn divide_unfilled(
         self,
@@ -461,7 +468,7 @@ impl ReplicaRebuild<'_> {
         let half = |(half, fresh)| Mark { range: (numbers + half) as u32, fresh, ..whole.clone() };
         let marks = halves.map(half).collect();
         self.put_unfilled((range, now), marks, Some(split)).await?;
-        tracing::warn!(database = self.name, range, "a range was split before its copy here was made anew");
+        tracing::warn!(database = self.name, range, "a range was split before its copy here was rebuilt");
         Ok(())
     }
 
@@ -519,7 +526,7 @@ impl ReplicaRebuild<'_> {
     async fn check_whole(self, range: usize, nodes: Vec<Arc<str>>) -> Result<(), Waits> {
         for node in nodes.into_iter().filter(|node| *node != self.context.node) {
             if self.context.rank(&node) != Some(0) {
-                return Err(Waits(format!("{node} is away or not in step")));
+                return Err(Waits(format!("{node} is away or not in sync")));
             }
             let status = RemoteCopy::new(&self.target, range, &node).in_background().ask(Status).await;
             let soundness = status.map_err(|error| Waits(format!("{node} does not say how it stands: {error}")))?;

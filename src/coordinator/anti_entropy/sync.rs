@@ -33,10 +33,21 @@ fn without(some: &Connections, others: &Connections) -> BTreeSet<Arc<str>> {
     some.iter().filter(|(node, number)| others.get(*node) != Some(*number)).map(|(node, _)| Arc::clone(node)).collect()
 }
 
+/// What the last look at the other nodes found.
+#[derive(Default)]
+struct Seen {
+    /// The nodes that were up.
+    met: Connections,
+    /// What this node told of itself.
+    told: NodeState,
+    /// Whether this node and those make a majority of the members.
+    has_majority: bool,
+}
+
 impl Coordinator {
     /// Notices who came and who went, and tells the others what changed here.
-    fn look_around(self: &Arc<Self>, met: &mut Connections, told: &mut NodeState, stood_still: bool) {
-        let context = self.context();
+    fn look_around(self: &Arc<Self>, seen: &mut Seen, stood_still: bool, worker: &Arc<Worker>) {
+        let (context, Seen { met, told, has_majority }) = (self.context(), seen);
         let others = context.others();
         let connected = |node: &Arc<str>| Some((Arc::clone(node), context.peers.connection(node)?));
         let up: Connections = others.iter().filter_map(connected).collect();
@@ -49,18 +60,24 @@ impl Coordinator {
             context.status.in_doubt.take(lost).iter().for_each(|database| context.lagging(database));
         }
         let new = without(&up, met);
-        if !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1) {
+        let is_cut_off = !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1);
+        if is_cut_off {
             // The others may go on without this node.
             context.status.in_sync.suspend();
         }
+        if is_cut_off && *has_majority {
+            let (up, members) = (up.len() + 1, others.len() + 1);
+            tracing::warn!(up, members, "this node lost the majority of the members: it is not in sync");
+        }
+        *has_majority = !is_cut_off;
         let own = context.own_state();
         if own.maintenance || told.maintenance || stood_still {
             context.status.in_sync.was_absent();
         }
         let returns = told.maintenance && !own.maintenance;
         for node in if returns || stood_still { up.keys().cloned().collect() } else { new } {
-            let coordinator = Arc::clone(self);
-            context.env.spawn(async move { coordinator.meet(&node).await });
+            let (coordinator, worker) = (Arc::clone(self), Arc::clone(worker));
+            context.env.spawn(async move { coordinator.meet(&node, &worker).await });
         }
         *met = up;
         let own = context.own_state();
@@ -78,21 +95,27 @@ impl Coordinator {
     }
 
     /// Exchanges everything with a node that was not there before; tries again as long as it is there.
-    async fn meet(self: Arc<Self>, node: &Arc<str>) {
+    async fn meet(self: Arc<Self>, node: &Arc<str>, worker: &Worker) {
         let context = self.context();
         while context.peers.is_up(node) {
             let begun = context.status.in_sync.begin(node);
+            context.status.in_sync.tries(node);
             match self.try_meet(node).await {
                 Ok(()) => {
                     // Seen from there this one may never have been away, so that nothing was asked for.
                     self.remind(Arc::clone(node));
                     self.spread_system_databases().await;
                     if context.compared(node, begun) {
+                        tracing::info!("this node is in sync with all nodes that are up");
                         self.tell_state();
                     }
                     return;
                 }
-                Err(error) => tracing::info!(%node, %error, "a node is not in step with this one yet"),
+                Err(error) => {
+                    let error = context.status.in_sync.failed(node, &error);
+                    worker.failed(&format_args!("comparison with {node}: {error}"));
+                    tracing::info!(%node, %error, "this node is not in sync with another one yet");
+                }
             }
             context.env.sleep(limits::MEET_PAUSE).await;
         }
@@ -118,11 +141,12 @@ impl Coordinator {
     }
 
     /// Compares all copies with those of the nodes that are there and in sync, document by document where they differ.
-    async fn compare_with_all(&self) {
+    async fn compare_with_all(&self, worker: &Worker) {
         let context = self.context();
         for node in context.others().into_iter().filter(|node| context.rank(node) == Some(0)) {
             if let Err(error) = self.catch_up_with(&node, true).await {
-                tracing::info!(%node, %error, "copies are not in step yet");
+                worker.failed(&format_args!("comparison with {node}: {error}"));
+                tracing::info!(%node, %error, "copies are not in sync yet");
             }
         }
     }
@@ -137,13 +161,19 @@ impl Coordinator {
         if tell {
             drop(context.tell_all(&others, &CatalogueCall::Pull(name.to_owned()), Urgency::Background));
         }
+        if others.is_empty() {
+            return;
+        }
+        let mut counter = Counter::DatabaseSyncs;
         for node in others {
             if let Err(error) = database.pulls().pull_from(&node, false).await {
-                tracing::debug!(database = name, %node, %error, "copies are not in step yet");
+                tracing::debug!(database = name, %node, %error, "copies are not in sync yet");
                 worker.failed(&format_args!("{name} from {node}: {error}"));
                 context.pull_soon(name);
+                counter = Counter::DatabaseSyncsFailed;
             }
         }
+        context.env.metrics().add(counter, 1);
     }
 }
 
@@ -156,19 +186,26 @@ pub(in crate::coordinator) async fn watch_nodes(weak: Weak<Coordinator>, worker:
         }
         None => return,
     };
-    let (mut met, mut told, mut looked) = (Connections::new(), NodeState::default(), env.now());
+    let (mut seen, mut looked) = (Seen::default(), env.now());
     loop {
         let is_alone = match weak.upgrade() {
             Some(coordinator) => {
                 let context = coordinator.context();
                 let (is_alone, patience, now) = (context.others().is_empty(), patience(context), env.now());
-                let stood_still = !met.is_empty() && now.since(looked) >= patience;
+                let stood_still = !seen.met.is_empty() && now.since(looked) >= patience;
+                if stood_still {
+                    let ms = now.since(looked).as_millis();
+                    tracing::warn!(
+                        ms,
+                        "this node stood still: it is not in sync before it was compared with all others"
+                    );
+                }
                 context.status.in_sync.look(now, (!is_alone).then_some(patience));
                 if is_alone && !context.peers.is_seeding() {
                     context.status.in_sync.is_all_there_is();
                 }
                 let _run = worker.begin();
-                coordinator.look_around(&mut met, &mut told, stood_still);
+                coordinator.look_around(&mut seen, stood_still, &worker);
                 looked = now;
                 is_alone
             }
@@ -278,7 +315,7 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>, worker
         if looks {
             coordinator.learn_from_all().await;
             if compares {
-                coordinator.compare_with_all().await;
+                coordinator.compare_with_all(&worker).await;
             }
             context.status.in_doubt.rotate();
             let (events, last) = coordinator.events(seen);
@@ -290,12 +327,12 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>, worker
             rounds.ended(env.now(), compares);
         }
         // Several at a time: one whose copies do not answer holds up no other.
-        env.metrics().add(Counter::DatabaseSyncs, names.len() as u64);
         let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (name, tell) in &names {
             syncs.push(Box::pin(coordinator.sync_database(name, *tell, &worker)));
         }
         stream::iter(syncs).for_each_concurrent(limits::DATABASES_AT_ONCE, |sync| sync).await;
+        context.status.end_round();
         context.caught_up();
         drop((run, coordinator));
         env.sleep(limits::SYNC_PAUSE).await;

@@ -130,7 +130,7 @@ impl Changes {
     ) -> Result<Vec<Result<Document, ShardError>>, ChangesError> {
         let purged = |fetched: Option<Fetched>| fetched.map_or(Document::Purged, Document::Found);
         if mutated(Mutation::FeedJoinsLaggingReplica) {
-            let found = self.database.documents().fetch_many(self.wants(rows), Some(1)).await?;
+            let found = self.documents_furthest_behind(at, rows).await?;
             return Ok(found.into_iter().map(|fetched| Ok(purged(fetched))).collect());
         }
         self.database.context.env.metrics().add(Counter::DatabaseReads, rows.len() as u64);
@@ -184,6 +184,25 @@ impl Changes {
             fetched.map(Document::Found).ok_or_else(|| error.clone())
         };
         rows.iter().zip(found).map(document).collect()
+    }
+
+    /// Of the planted bug: the documents of rows of one range cursor, from the replica that lacks the most of these
+    /// rows among those that answer.
+    async fn documents_furthest_behind(
+        &self,
+        at: usize,
+        rows: &[&shard::ChangeRow],
+    ) -> Result<Vec<Option<Fetched>>, ChangesError> {
+        let (range, layout) = (self.range_cursors[at].range, self.database.layout());
+        let copies = self.database.replicas().all_readers(&layout, range).await?;
+        let answers = join_all(copies.iter().map(|copy| copy.fetch(self.wants(rows)))).await;
+        let lacks = |(row, fetched): (&&shard::ChangeRow, &Option<Fetched>)| {
+            let tree = fetched.as_ref().map(|fetched| &fetched.tree);
+            row.leaves.iter().any(|(rev, _)| tree.is_none_or(|tree| tree.get(rev).is_none()))
+        };
+        let lacking = |found: &Vec<Option<Fetched>>| rows.iter().zip(found).filter(|pair| lacks(*pair)).count();
+        let furthest = answers.into_iter().flatten().max_by_key(lacking);
+        Ok(furthest.ok_or(ShardError::NoCopy { copies: copies.len() })?)
     }
 
     /// Whether the filter may pass a document of that id.

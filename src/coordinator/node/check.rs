@@ -110,7 +110,7 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
     found
 }
 
-/// Damaged shards whose copies are made anew (`rebuild`): their faults are known.
+/// Damaged shards whose copies are rebuilt (`rebuild`): their faults are known.
 fn made_anew(view: &dyn View) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     scan_around(view, KeyRange::prefix(&record::rebuild_prefix()), &mut |row| {

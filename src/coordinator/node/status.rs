@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::coordinator::anti_entropy::compare::names_between;
 use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::in_sync::Pending;
 use crate::coordinator::topology::quorum::majority;
 use crate::coordinator::topology::record::Known;
 use crate::limits;
@@ -19,6 +21,20 @@ pub struct ReplicaName {
     pub db: String,
     /// The range, `00000000-1fffffff`.
     pub range: String,
+}
+
+/// A node that this one has yet to compare its databases with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotCompared {
+    /// The node's name.
+    pub node: String,
+    /// Whether it is in reach.
+    pub is_up: bool,
+    /// The first databases with replicas on both nodes that were not compared yet: at most
+    /// `limits::NOT_COMPARED_DATABASES`.
+    pub databases: Vec<String>,
+    /// Why the last try failed.
+    pub last_error: Option<String>,
 }
 
 /// What a node knows of itself.
@@ -34,7 +50,9 @@ pub struct NodeStatus {
     pub free_bytes: Option<u64>,
     /// Databases that it knows.
     pub databases: u64,
-    /// Databases of which a replica missed a write and is about to be compared.
+    /// Nodes that it has yet to be compared with: those in reach, and where it is not in sync also the others.
+    pub not_compared: Vec<NotCompared>,
+    /// Databases of which a replica missed a write, until they were compared.
     pub lagging: Vec<String>,
     /// Databases whose replicas here are being filled.
     pub unfilled: Vec<String>,
@@ -94,10 +112,50 @@ impl Coordinator {
             writes_stopped: self.writes_stopped(),
             free_bytes,
             databases: self.count_databases() as u64,
+            not_compared: self.not_compared().await,
             lagging: first(context.status.lagging_names()),
             unfilled: first(context.status.unfilled().into_keys().collect()),
             rebuilding,
         }
+    }
+
+    async fn not_compared(self: &Arc<Self>) -> Vec<NotCompared> {
+        let (context, coordinator) = (self.context(), Arc::clone(self));
+        let is_in_sync = context.status.in_sync.is(context.env.now());
+        let mut nodes = context.others();
+        nodes.retain(|node| !is_in_sync || context.peers.is_up(node));
+        let pending = context.status.in_sync.pending(nodes);
+        if pending.is_empty() {
+            return Vec::new();
+        }
+        let tell = move |(node, Pending { after, differing, last_error, .. }): (Arc<str>, Pending)| {
+            let databases = coordinator.first_behind(&node, after, differing.into_iter().collect());
+            let is_up = coordinator.context().peers.is_up(&node);
+            NotCompared { node: node.to_string(), is_up, databases, last_error }
+        };
+        context.env.blocking(Pool::Foreground, move || pending.into_iter().map(tell).collect()).await
+    }
+
+    /// Adds to `found` the first databases behind a name that have replicas of one range here and on a node.
+    fn first_behind(&self, node: &Arc<str>, mut after: Option<String>, mut found: Vec<String>) -> Vec<String> {
+        let own = &self.context().node;
+        let is_shared = |name: &String| {
+            let Some(known) = self.known(name) else { return false };
+            let placed = known.placed();
+            let has_both = |range: &usize| {
+                let nodes = placed.nodes(*range, own);
+                nodes.contains(node) && nodes.contains(own)
+            };
+            known.map(&placed).live().iter().any(has_both)
+        };
+        while found.len() < limits::NOT_COMPARED_DATABASES {
+            let names = self.database_names(&names_between(&after, None, Some(limits::COMPARE_PAGE)));
+            let Some(last) = names.last().cloned() else { break };
+            after = Some(last);
+            let room = limits::NOT_COMPARED_DATABASES - found.len();
+            found.extend(names.into_iter().filter(is_shared).take(room));
+        }
+        found
     }
 
     /// The replicas of this node in these shards.

@@ -41,7 +41,7 @@ impl OwnReplicas<'_> {
         self.take_places(places).await
     }
 
-    /// Divides this node's copy of a range; where it is not whole the halves are made anew from those of the others,
+    /// Divides this node's copy of a range; where it is not whole the halves are rebuilt from those of the others,
     /// who have divided theirs: by the range they give it nothing any more.
     async fn divide_anyway(
         self,

@@ -421,9 +421,9 @@ impl Coordinator {
                     tracing::debug!(id = job.id, %error, "the copy went to another node");
                     return self.abandon(job).await.map_err(|error| error.to_string());
                 }
-                // It is made anew first; that waits for the end of the child shards.
+                // It is rebuilt first; that waits for the end of the child shards.
                 Err(error) if database.replica_rebuild().is_unsound(range) => {
-                    tracing::info!(id = job.id, %error, "a split waits until a copy is made anew");
+                    tracing::info!(id = job.id, %error, "a split waits until a copy is rebuilt");
                     if database.children(range).await.is_ok_and(|children| children.is_some()) {
                         self.abandon(job).await.map_err(|error| error.to_string())?;
                     }

@@ -264,7 +264,7 @@ impl Context {
     /// All databases of which a replica missed something were looked at, unless some came meanwhile.
     pub fn caught_up(&self) {
         let mut since = self.lagging_since.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.status.counts(true).lagging == 0 {
+        if !self.status.any_waits() {
             *since = None;
         }
     }

@@ -6,12 +6,16 @@
 //! concerned), and while its process stands still for about as long as other nodes wait for a sign of life. It cannot
 //! see the last one while it lasts: so what it knows holds until a moment only, which each look at the others
 //! ([`InSync::look`]) puts off.
+//!
+//! How far the comparison with each node is, and why the last one failed, is kept for operators ([`InSync::pending`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::limits;
 use crate::world::Instant;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -41,6 +45,22 @@ struct State {
     absences: u64,
     /// How often the connection to a node was lost.
     losses: BTreeMap<Arc<str>, u64>,
+    /// The comparisons with nodes that this one has yet to be compared with; at most one for each member.
+    pending: BTreeMap<Arc<str>, Pending>,
+}
+
+/// How far the comparison with a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::coordinator) struct Pending {
+    /// The last database of the last page that was compared; `None`: the first page is yet to be.
+    pub after: Option<String>,
+    /// Databases up to there, or of the page behind it, that differ and were not pulled yet: at most
+    /// `limits::NOT_COMPARED_DATABASES`.
+    pub differing: BTreeSet<String>,
+    /// Why the last try failed.
+    pub last_error: Option<String>,
+    /// Whether that is of the try that is under way.
+    is_of_this_try: bool,
 }
 
 /// When a comparison with a node began.
@@ -89,6 +109,58 @@ impl InSync {
         self.flag.store(false, Ordering::Relaxed);
     }
 
+    /// A try to compare all databases with a node begins.
+    pub fn tries(&self, node: &Arc<str>) {
+        let mut state = self.state();
+        let last_error = state.pending.remove(node).and_then(|pending| pending.last_error);
+        state.pending.insert(Arc::clone(node), Pending { last_error, ..Pending::default() });
+    }
+
+    /// These databases differ from those of a node, and are to be pulled.
+    pub fn differ<'a>(&self, node: &Arc<str>, databases: impl IntoIterator<Item = &'a String>) {
+        self.change(node, |pending| {
+            let room = limits::NOT_COMPARED_DATABASES.saturating_sub(pending.differing.len());
+            pending.differing.extend(databases.into_iter().take(room).cloned());
+        });
+    }
+
+    /// A database was pulled from a node, or that failed.
+    pub fn pulled(&self, node: &Arc<str>, database: &str, error: Option<&dyn Display>) {
+        self.change(node, |pending| match error {
+            None => drop(pending.differing.remove(database)),
+            Some(error) => {
+                pending.last_error = Some(format!("{database}: {error}"));
+                pending.is_of_this_try = true;
+            }
+        });
+    }
+
+    /// All databases up to this one were compared with those of a node; `None`: those behind the last one, too.
+    pub fn reached(&self, node: &Arc<str>, database: Option<&String>) {
+        self.change(node, |pending| pending.after = database.cloned().or(pending.after.take()));
+    }
+
+    /// A try to compare all databases with a node failed. Returns why: the last database that failed, if one did.
+    pub fn failed(&self, node: &Arc<str>, error: &dyn Display) -> String {
+        let told = error.to_string();
+        self.change(node, |pending| match &mut pending.last_error {
+            Some(of_database) if pending.is_of_this_try => of_database.clone(),
+            last_error => last_error.insert(told.clone()).clone(),
+        })
+        .unwrap_or(told)
+    }
+
+    fn change<T>(&self, node: &Arc<str>, change: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+        self.state().pending.get_mut(node).map(change)
+    }
+
+    /// Those of some nodes that this one was not compared with yet, and how far the comparison is.
+    pub fn pending(&self, nodes: Vec<Arc<str>>) -> Vec<(Arc<str>, Pending)> {
+        let state = self.state();
+        let left = nodes.into_iter().filter(|node| !state.compared.contains(node));
+        left.map(|node| (Arc::clone(&node), state.pending.get(&node).cloned().unwrap_or_default())).collect()
+    }
+
     /// This node took no part: what it compared before does not count any more.
     pub fn was_absent(&self) {
         let mut state = self.state();
@@ -96,6 +168,7 @@ impl InSync {
         if !mutated(Mutation::AbsenceForgotten) {
             state.compared.clear();
         }
+        state.pending.clear();
         self.flag.store(false, Ordering::Relaxed);
     }
 
@@ -103,6 +176,7 @@ impl InSync {
     pub fn lose(&self, node: &Arc<str>) {
         let mut state = self.state();
         state.compared.remove(node);
+        state.pending.remove(node);
         *state.losses.entry(Arc::clone(node)).or_default() += 1;
     }
 
@@ -119,6 +193,7 @@ impl InSync {
             return false;
         }
         state.compared.insert(Arc::clone(node));
+        state.pending.remove(node);
         let has_met_all = up.iter().all(|node| state.compared.contains(node));
         self.was.fetch_or(has_met_all, Ordering::Relaxed);
         has_met_all && !self.flag.swap(true, Ordering::Relaxed)
@@ -164,6 +239,46 @@ mod tests {
         in_sync.lose(&up[0]);
         assert!(!in_sync.ended(&up[0], begun[0], &up) && !in_sync.ended(&up[1], begun[1], &up));
         assert!(in_sync.ended(&up[0], in_sync.begin(&up[0]), &up));
+    }
+
+    #[test]
+    fn a_comparison_tells_how_far_it_is_and_why_it_failed() {
+        let (in_sync, up) = (InSync::new(false), nodes());
+        let pending = || in_sync.pending(up.clone()).into_iter().map(|(_, pending)| pending).collect::<Vec<_>>();
+        assert_eq!(pending(), [Pending::default(), Pending::default()]);
+        let begun = in_sync.begin(&up[0]);
+        in_sync.tries(&up[0]);
+        in_sync.differ(&up[0], &["a".to_owned(), "b".to_owned()]);
+        in_sync.pulled(&up[0], "a", None);
+        in_sync.pulled(&up[0], "b", Some(&"the disk is full"));
+        in_sync.reached(&up[0], Some(&"c".to_owned()));
+        assert_eq!(in_sync.failed(&up[0], &"some failed"), "b: the disk is full");
+        let told = pending().remove(0);
+        let differing = BTreeSet::from(["b".to_owned()]);
+        assert_eq!((told.after.as_deref(), told.differing), (Some("c"), differing));
+        in_sync.tries(&up[0]);
+        let told = pending().remove(0);
+        assert_eq!((told.after, told.differing.len()), (None, 0));
+        assert_eq!(told.last_error.as_deref(), Some("b: the disk is full"), "the next try has not ended yet");
+        assert_eq!(in_sync.failed(&up[0], &"no answer"), "no answer");
+        assert_eq!(in_sync.failed(&up[1], &"no answer"), "no answer", "nothing is known of it");
+        assert!(!in_sync.ended(&up[0], begun, &up));
+        assert_eq!(in_sync.pending(up.clone()), [(up[1].clone(), Pending::default())]);
+        in_sync.tries(&up[1]);
+        in_sync.failed(&up[1], &"no answer");
+        in_sync.was_absent();
+        assert_eq!(pending(), [Pending::default(), Pending::default()]);
+    }
+
+    #[test]
+    fn names_of_databases_that_differ_are_bounded() {
+        let (in_sync, node) = (InSync::new(false), nodes().remove(0));
+        in_sync.tries(&node);
+        let names: Vec<String> = (0..limits::NOT_COMPARED_DATABASES + 10).map(|n| format!("d{n:04}")).collect();
+        in_sync.differ(&node, &names[..5]);
+        in_sync.differ(&node, &names[5..]);
+        let told = in_sync.pending(vec![node]).remove(0).1;
+        assert!(told.differing.iter().eq(&names[..limits::NOT_COMPARED_DATABASES]));
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub(in crate::coordinator) enum Soundness {
     Whole,
     /// Not all: its store file is damaged.
     Damaged,
-    /// Nothing: it is damaged, or made anew and not filled yet.
+    /// Nothing: it is damaged, or being rebuilt and not filled yet.
     Unusable,
 }
 

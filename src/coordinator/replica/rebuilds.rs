@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The copies of this node that are made anew.
+/// The copies of this node that are being rebuilt.
 #[derive(Default)]
 pub(in crate::coordinator) struct Rebuilds {
     /// Whether there are any: most nodes have none, and each call of a copy asks.
@@ -14,7 +14,7 @@ pub(in crate::coordinator) struct Rebuilds {
     /// The shards that were filled, or are about to be, and may lack what was written meanwhile, with their databases
     /// and ranges. A blocking lock, as above.
     late: Mutex<BTreeMap<u64, (String, usize)>>,
-    /// Why damaged copies are not made anew, as far as it was told. A blocking lock, as above.
+    /// Why damaged copies are not rebuilt, as far as it was told. A blocking lock, as above.
     told: Mutex<BTreeMap<u64, String>>,
 }
 
@@ -48,11 +48,11 @@ impl Rebuilds {
         done
     }
 
-    /// Tells once why a damaged copy is not made anew.
+    /// Tells once why a damaged copy is not rebuilt.
     pub(in crate::coordinator) fn tell(&self, shard: u64, why: &str) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.get(&shard).is_none_or(|before| before != why) {
-            tracing::error!(shard, why, "a damaged copy is not made anew");
+            tracing::error!(shard, why, "a damaged copy is not rebuilt");
             told.insert(shard, why.to_owned());
         }
     }

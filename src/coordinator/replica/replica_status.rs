@@ -38,8 +38,8 @@ pub(in crate::coordinator) struct ReplicaStatus {
 #[derive(Default)]
 struct Databases {
     by_name: BTreeMap<String, DatabaseStatus>,
-    /// How many of them lag.
-    lagging: usize,
+    /// How many of them wait to be compared because a replica lags.
+    waiting: usize,
     /// How many of them are to be filled: asked for with every read.
     unfilled: usize,
 }
@@ -47,8 +47,11 @@ struct Databases {
 /// The status of one database.
 #[derive(Default)]
 struct DatabaseStatus {
-    /// A replica missed something; the value: whether other nodes are to be told.
+    /// A replica missed something, and the database waits to be compared; the value: whether other nodes are to be
+    /// told.
     lagging: Option<bool>,
+    /// It is being compared because a replica missed something.
+    is_compared: bool,
     /// How often the replicas here began anew in the place of others: until they are filled they may lack what was
     /// acknowledged (`superseded`).
     unfilled: u64,
@@ -58,7 +61,11 @@ struct DatabaseStatus {
 
 impl DatabaseStatus {
     fn is_clean(&self) -> bool {
-        self.lagging.is_none() && self.unfilled == 0 && self.stale.is_empty()
+        !self.is_lagging() && self.unfilled == 0 && self.stale.is_empty()
+    }
+
+    fn is_lagging(&self) -> bool {
+        self.lagging.is_some() || self.is_compared
     }
 }
 
@@ -67,7 +74,7 @@ impl DatabaseStatus {
 pub struct ReplicaCounts {
     /// Whether the node is in sync, as it tells other nodes.
     pub in_sync: bool,
-    /// Databases of which a replica missed something.
+    /// Databases of which a replica missed something, until they were compared.
     pub lagging: u64,
     /// Databases whose replicas are to be filled.
     pub unfilled: u64,
@@ -103,7 +110,7 @@ impl ReplicaStatus {
             taken.extend(change(name, status).map(|value| (name.clone(), value)));
             !status.is_clean()
         });
-        databases.lagging = databases.by_name.values().filter(|status| status.lagging.is_some()).count();
+        databases.waiting = databases.by_name.values().filter(|status| status.lagging.is_some()).count();
         databases.unfilled = databases.by_name.values().filter(|status| status.unfilled > 0).count();
         taken
     }
@@ -152,21 +159,39 @@ impl ReplicaStatus {
         let is_new = status.lagging.is_none();
         *status.lagging.get_or_insert(false) |= tell;
         if is_new {
-            databases.lagging += 1;
-            if databases.lagging == 1 {
+            databases.waiting += 1;
+            if databases.waiting == 1 {
                 self.missing.notify_one();
             }
         }
     }
 
-    /// The names of databases of which a replica missed something, and which are not being looked at yet.
+    /// The names of databases of which a replica missed something and that were not compared since.
     pub fn lagging_names(&self) -> Vec<String> {
-        self.databases().by_name.iter().filter(|(_, of)| of.lagging.is_some()).map(|(name, _)| name.clone()).collect()
+        self.databases().by_name.iter().filter(|(_, of)| of.is_lagging()).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes the databases of which a replica missed something.
+    /// Takes the databases of which a replica missed something: they are compared now. They count as lagging until
+    /// [`ReplicaStatus::end_round`].
     pub fn take_lagging(&self) -> BTreeMap<String, bool> {
-        self.sweep(|_, status| status.lagging.take()).into_iter().collect()
+        let taken = self.sweep(|_, status| {
+            status.is_compared |= status.lagging.is_some();
+            status.lagging.take()
+        });
+        taken.into_iter().collect()
+    }
+
+    /// Notes that the databases taken last were compared; those that lag again stay.
+    pub fn end_round(&self) {
+        self.sweep(|_, status| {
+            status.is_compared = false;
+            None::<()>
+        });
+    }
+
+    /// Whether databases wait to be compared because a replica missed something.
+    pub fn any_waits(&self) -> bool {
+        self.databases().waiting > 0
     }
 
     /// Notes that a node knows a later map of a database.
@@ -192,7 +217,7 @@ impl ReplicaStatus {
         let count = |is: fn(&DatabaseStatus) -> bool| databases.by_name.values().filter(|of| is(of)).count() as u64;
         ReplicaCounts {
             in_sync,
-            lagging: databases.lagging as u64,
+            lagging: count(DatabaseStatus::is_lagging),
             unfilled: databases.unfilled as u64,
             outdated_maps: count(|of| !of.stale.is_empty()),
             rebuilding: self.rebuilds.change(|filling| filling.len() as u64),
@@ -216,7 +241,13 @@ mod tests {
         let counts = status.counts(true);
         assert_eq!((counts.lagging, counts.unfilled, counts.outdated_maps, counts.rebuilding), (2, 1, 1, 0));
         assert_eq!(status.take_lagging(), BTreeMap::from([("a".to_owned(), true), ("b".to_owned(), false)]));
-        assert!(status.take_lagging().is_empty());
+        assert!(status.take_lagging().is_empty() && !status.any_waits());
+        status.note_lagging("b", true);
+        assert_eq!((status.lagging_names(), status.counts(true).lagging), (vec!["a".to_owned(), "b".to_owned()], 2));
+        status.end_round();
+        assert_eq!((status.lagging_names(), status.counts(true).lagging), (vec!["b".to_owned()], 1));
+        assert_eq!(status.take_lagging(), BTreeMap::from([("b".to_owned(), true)]), "it lagged again meanwhile");
+        status.end_round();
         status.is_filled("a", 1);
         assert_eq!(status.unfilled(), BTreeMap::from([("a".to_owned(), 2)]), "they began anew once more");
         assert!(status.lacks_something());

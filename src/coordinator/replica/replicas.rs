@@ -73,7 +73,7 @@ impl Replicas<'_> {
     ) -> Result<Option<OwnCopy>, ShardError> {
         match layout.placed.shard(index) {
             Some(shard) if self.context.status.rebuilds.is_filling(shard) => {
-                Err(ShardError::NotExecuted("the copy is made anew and not filled yet".to_owned()))
+                Err(ShardError::NotExecuted("the copy is being rebuilt".to_owned()))
             }
             _ => self.own_copy_to_fill(layout, index).await,
         }

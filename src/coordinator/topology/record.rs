@@ -113,7 +113,7 @@ pub(in crate::coordinator) fn job_key(id: &str) -> Vec<u8> {
     key
 }
 
-/// The key prefix of the marks of copies that are made anew, see `rebuild`.
+/// The key prefix of the marks of copies that are being rebuilt, see `rebuild`.
 pub(in crate::coordinator) fn rebuild_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'r');

@@ -232,7 +232,7 @@ async fn a_copy_filled_when_records_of_purges_were_gone_knows_one_that_missed_th
     ends_with(&cluster, &[("stays", "1-c")]).await;
 }
 
-/// It failed to read that one, and that one waited for it to be in sync before it was made anew.
+/// It failed to read that one, and that one waited for it to be in sync before it was rebuilt.
 #[tokio::test]
 async fn a_restored_copy_does_not_ask_one_that_is_damaged() {
     let mut cluster = behind_a_purge(&[2]).await;

@@ -10,7 +10,7 @@ use tracing::Level;
 
 use crate::cluster::NodeName;
 use crate::config::defaults;
-use crate::coordinator::{Reach, Shortage};
+use crate::coordinator::{NotCompared, Reach, Shortage};
 use crate::http::{Context, Problem, Reply, ReplyBody, Request, Result, forward, slow};
 use crate::limits;
 use crate::observe::metrics::Gauge;
@@ -32,6 +32,11 @@ pub async fn state(ctx: &Context) -> Value {
     };
     let rebuilding: Vec<Value> =
         status.rebuilding.iter().map(|replica| json!({"db": replica.db, "range": replica.range})).collect();
+    let not_compared = |other: &NotCompared| {
+        let NotCompared { node, is_up, databases, last_error } = other;
+        json!({"node": node, "up": is_up, "databases": databases, "last_error": last_error})
+    };
+    let not_compared: Vec<Value> = status.not_compared.iter().map(not_compared).collect();
     json!({
         "name": ctx.node_name,
         "version": env!("CARGO_PKG_VERSION"),
@@ -41,6 +46,7 @@ pub async fn state(ctx: &Context) -> Value {
         "uptime": ctx.stats.uptime_s(&ctx.env),
         "time": iso_time(ctx.env.wall()),
         "databases": status.databases,
+        "not_compared": not_compared,
         "lagging": status.lagging,
         "filling": status.unfilled,
         "rebuilding": rebuilding,
