@@ -38,7 +38,7 @@ async fn delete(cluster: &Cluster, at: usize, name: &str, rev: &Revision, w: Opt
 /// All nodes look for what is to be collected.
 async fn look(cluster: &Cluster) {
     for node in &cluster.nodes {
-        sweep(&Arc::downgrade(&node.coordinator), AGE).await;
+        sweep(&Arc::downgrade(&node.coordinator), Some(AGE)).await;
         tokio::time::sleep(2 * AGE).await;
     }
 }
@@ -310,7 +310,7 @@ async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_o
     eventually(|| async { own_leaves(&cluster.db(2), "a").await != [first.to_string()] }).await;
     for _ in 0..4 {
         for node in &cluster.nodes[..2] {
-            sweep(&Arc::downgrade(&node.coordinator), AGE).await;
+            sweep(&Arc::downgrade(&node.coordinator), Some(AGE)).await;
         }
     }
     for at in 0..3 {
