@@ -107,6 +107,8 @@ pub struct Shared {
     pub maintains: bool,
     /// Nodes that have had no room for long, by their numbers, and since which change of that.
     pub scarce: BTreeMap<u32, u64>,
+    /// Whether all clocks show the time of the world, within seconds.
+    pub right_clocks: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
     /// What answers showed, for people.

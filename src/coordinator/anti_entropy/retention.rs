@@ -91,7 +91,7 @@ impl TombstoneCollection<'_> {
         }
         // Who is away is not waited for.
         if !held.is_empty() {
-            return Ok(Outlook { held_back_by: held, ..Outlook::default() });
+            return Ok(Outlook { held_back_by: held, collectable: 0, is_all: true });
         }
         let mut tombstones = Vec::new();
         let mut out = Outlook { is_all: true, ..Outlook::default() };
@@ -118,7 +118,9 @@ impl TombstoneCollection<'_> {
             }
             break;
         }
-        out.collectable = if held.is_empty() { tombstones.len() as u64 } else { 0 };
+        if held.is_empty() {
+            out.collectable = tombstones.len() as u64;
+        }
         Ok(Outlook { held_back_by: held, ..out })
     }
 

@@ -279,6 +279,8 @@ impl TombstoneCollection<'_> {
     pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnCopy) -> Result<u64, ShardError> {
         Ok(match self.tombstone_age() {
             Some(age) => self.marks(own, age).await?.aged,
+            // The database keeps them, whatever a node says that has yet to hear of it.
+            None if self.known.auto_purge().is_some() => 0,
             None => read_marks(own).await?.aged.min(own.replica_position().position),
         })
     }
