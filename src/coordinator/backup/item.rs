@@ -2,7 +2,7 @@
 //!
 //! | kind | payload |
 //! |---|---|
-//! | `s` | JSON: `name`, `q`, `partitioned`, `revs_limit`, `purged_infos_limit`, `security`; `auto_purge` where it is set |
+//! | `s` | JSON: `name`, `q`, `partitioned`, `revs_limit`, `purged_infos_limit`, `security`, perhaps `auto_purge` |
 //! | `c` | an attachment content of the next document: its id (length varint, UTF-8), hash (32), stored length varint |
 //! | `b` | bytes of that content as stored, one piece after the other |
 //! | `d` | JSON: `id`, `leaves`, each `start` and `ids` (its history, newest first), `deleted`, `attachments`, `body` |
