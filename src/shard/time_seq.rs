@@ -154,7 +154,10 @@ pub(super) fn note(
         return Ok(());
     }
     let mut times = read(view, inner.shard)?;
-    if times.note(now, if mutated(Mutation::TimeNotedLate) { last } else { before }) {
+    if times.note(now, before) {
+        if let Some((_, seq)) = times.bins.last_mut().filter(|_| mutated(Mutation::TimeNotedLate)) {
+            *seq = last;
+        }
         view.put(key(inner.shard), encode(&times));
     }
     let ends = times.last().map_or(0, |begun| begun - begun % BIN + BIN);
