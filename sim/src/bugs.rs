@@ -127,6 +127,7 @@ pub const BOARD: &[Entry] = &[
     storage(Bug::RangeNarrowedOnNe, "`$ne` narrows the range of an index", &["I18"]),
     node(Mutation::FeedSkipsRange, "a feed leaves out a range", &["I13", "I16", "I22"]),
     node(Mutation::FeedSeqAhead, "a feed cut by its limit gives the sequence of the end", &["I13", "I22"]),
+    node(Mutation::TimeNotedLate, "a feed since a time leaves out the first change of each bin of times", &["I13"]),
     // I22: a replication waits at the feed, too.
     node(Mutation::FeedMissesNews, "a waiting feed is not woken", &["I16", "I22"]),
     node(Mutation::StaleSecurity, "a replaced security object stays in force", &["I30"]),

@@ -265,6 +265,14 @@ impl Plan {
         self.clients.iter().flatten().any(|timed| moves(&timed.op))
     }
 
+    /// Whether the clocks of some nodes go wrong.
+    pub fn moves_clocks(&self) -> bool {
+        let moves = |fault: &Fault| {
+            matches!(fault, Fault::ClockJump { .. } | Fault::ClockDrift { .. } | Fault::ClockStands { .. })
+        };
+        self.faults.iter().any(|timed| moves(&timed.fault))
+    }
+
     /// Whether nodes come to a cluster, or may leave it.
     pub fn changes_members(&self) -> bool {
         self.world.n > 0 && (self.world.outside > 0 || !self.leaving().is_empty())

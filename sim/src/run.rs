@@ -129,6 +129,7 @@ fn begin(shared: &SharedHandle, world: &SimWorld, plan: &Plan) {
     shared.world = Some(world.clone());
     shared.several = plan.world.n > 0;
     shared.clusters = plan.stays();
+    shared.right_clocks = !plan.moves_clocks();
     shared.model.several = plan.world.n > 0;
     // Two clusters take edits of one revision without asking each other.
     shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();

@@ -109,6 +109,8 @@ pub struct Shared {
     pub scarce: BTreeMap<u32, u64>,
     /// Nodes whose disk went back in time, by their numbers, each time anew.
     pub went_back: Vec<u32>,
+    /// Whether all clocks show the time of the world, within seconds.
+    pub right_clocks: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
     /// What answers showed, for people.

@@ -66,6 +66,8 @@ kinds! {
     "purge" => Endpoint::In(_, InDatabase::Purge),
     "purged infos" => Endpoint::In(_, InDatabase::PurgedInfos),
     "purged infos limit" => Endpoint::In(_, InDatabase::PurgedInfosLimit),
+    "auto purge" => Endpoint::In(_, InDatabase::AutoPurge),
+    "time seq" => Endpoint::In(_, InDatabase::TimeSeq),
     "revs diff" => Endpoint::In(_, InDatabase::RevsDiff),
     "missing revs" => Endpoint::In(_, InDatabase::MissingRevs),
     "shards" => Endpoint::In(_, InDatabase::Shards),

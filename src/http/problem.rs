@@ -512,6 +512,7 @@ impl From<SettingError> for Problem {
     fn from(error: SettingError) -> Problem {
         match error {
             SettingError::IllegalLimit => Problem::bad_request("The limit must be a positive integer"),
+            SettingError::IllegalPeriod => Problem::bad_request("deleted_document_ttl must be a valid string"),
             SettingError::IllegalSecurity { reason } => Problem::bad_request(reason),
             SettingError::NoMajority { .. } => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "no_majority"),
             SettingError::Undecided { answered, copies } => Problem::unavailable(format!(
@@ -529,6 +530,7 @@ impl From<ChangesError> for Problem {
     fn from(error: ChangesError) -> Problem {
         match error {
             ChangesError::MalformedSince => Problem::bad_request("Malformed sequence supplied in 'since' parameter."),
+            ChangesError::MalformedTime => Problem::bad_request("invalid_time_format"),
             ChangesError::Filter { error, reason } => Problem::invalid(error, reason),
             ChangesError::Script(error) => of_reader(error),
             ChangesError::Read(error) => error.into(),

@@ -71,6 +71,8 @@ pub(super) fn is_administrative(endpoint: &Endpoint, verb: Verb, is_system: impl
             | InDatabase::RevsLimit
             | InDatabase::Purge
             | InDatabase::PurgedInfosLimit
+            | InDatabase::AutoPurge
+            | InDatabase::TimeSeq
             | InDatabase::Compact(_)
             | InDatabase::SyncShards
             | InDatabase::Snapshot

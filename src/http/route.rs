@@ -104,6 +104,10 @@ pub enum InDatabase {
     PurgedInfos,
     /// `_purged_infos_limit`
     PurgedInfosLimit,
+    /// `_auto_purge`
+    AutoPurge,
+    /// `_time_seq`
+    TimeSeq,
     /// `_revs_diff`
     RevsDiff,
     /// `_missing_revs`
@@ -271,6 +275,8 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_purge"] => InDatabase::Purge,
         ["_purged_infos"] => InDatabase::PurgedInfos,
         ["_purged_infos_limit"] => InDatabase::PurgedInfosLimit,
+        ["_auto_purge"] => InDatabase::AutoPurge,
+        ["_time_seq"] => InDatabase::TimeSeq,
         ["_revs_diff"] => InDatabase::RevsDiff,
         ["_missing_revs"] => InDatabase::MissingRevs,
         ["_shards"] => InDatabase::Shards,
@@ -371,6 +377,8 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         | InDatabase::SyncShards => (POST, "POST"),
         InDatabase::Security | InDatabase::RevsLimit => (GET_PUT, "PUT,GET"),
         InDatabase::PurgedInfosLimit => (GET_PUT, "GET,PUT"),
+        InDatabase::AutoPurge => (GET_PUT, "GET,PUT,HEAD"),
+        InDatabase::TimeSeq => (&[Verb::Get, Verb::Delete], "GET,DELETE"),
         InDatabase::Shards | InDatabase::ShardsOf(_) | InDatabase::PurgedInfos => (GET, "GET"),
         InDatabase::Attachment(..) | InDatabase::AttachmentNotText => {
             (&[Verb::Get, Verb::Put, Verb::Delete], "DELETE,GET,HEAD,PUT")

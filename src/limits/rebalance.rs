@@ -36,6 +36,10 @@ pub const FORGET_ROUND_BYTES: usize = 256 << 10;
 pub const FORGET_STEP: usize = 200;
 /// Databases whose tombstones wait together until what was sent before has come in.
 pub const FORGET_DATABASES: usize = 4096;
+/// Digits of the number of units for which a database keeps tombstones.
+pub const PERIOD_DIGITS: usize = 100;
+/// Changes of a range in which a node looks for what the next round would collect when a client asks for it.
+pub const FORGET_LOOKED_AT: usize = 20_000;
 /// An age below it counts as this.
 pub const FORGET_AGE_MIN: Duration = Duration::from_secs(1);
 /// Ranges of bodies that a replica remembers as applied before it had met all others.

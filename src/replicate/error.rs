@@ -177,6 +177,7 @@ impl From<ChangesError> for ReplicateError {
             ChangesError::MalformedSince => {
                 ReplicateError::BadRequest("Malformed sequence supplied in 'since' parameter.".to_owned())
             }
+            ChangesError::MalformedTime => ReplicateError::BadRequest("invalid_time_format".to_owned()),
             ChangesError::Filter { error, reason } => ReplicateError::failed(error, reason),
             ChangesError::Script(error) => ReplicateError::failed("filter_failed", format!("{error:?}")),
             ChangesError::Read(error) => error.into(),

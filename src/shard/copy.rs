@@ -12,6 +12,7 @@ use super::purge::RecentPurges;
 use super::record::Header;
 use super::split::Sorter;
 use super::sweep;
+use super::time_seq;
 use super::transaction::Transaction;
 use super::upgrade;
 use super::{ShardError, ShardId, ShardInfo};
@@ -78,6 +79,8 @@ pub(super) struct Inner {
     pub(super) compared: Mutex<BTreeSet<String>>,
     /// Whether it is noted what it applies from others, see `tombstone_collection.rs`.
     pub(super) is_early: AtomicBool,
+    /// When the bin of `time_seq.rs` ends that is noted last, in seconds since the Unix epoch; 0: not looked at yet.
+    pub(super) bin_ends: AtomicU64,
     /// What it was told to purge last. A blocking lock: held for a look, within a job of the committer.
     pub(super) purged: Mutex<RecentPurges>,
     owner: Owner,
@@ -143,6 +146,7 @@ impl ShardCopy {
             opened_body,
             compared: Mutex::default(),
             is_early: AtomicBool::new(false),
+            bin_ends: AtomicU64::new(0),
             purged: Mutex::default(),
             owner,
             state: AtomicU8::new(OPEN),
@@ -277,6 +281,7 @@ impl ShardCopy {
             let seq = transaction.finish(salt)?;
             assert!(seq >= before, "sequences only grow");
             if seq > before {
+                time_seq::note(view, &inner, (before, seq))?;
                 view.after_commit(move || {
                     if changed_design {
                         inner.design_commits.fetch_add(1, Ordering::SeqCst);

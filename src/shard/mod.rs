@@ -35,6 +35,7 @@ mod sweep;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod time_seq;
 mod tombstone_collection;
 mod transaction;
 mod upgrade;
@@ -71,6 +72,7 @@ pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
 pub use sync::CopyState;
+pub use time_seq::{TimeSeq, Times};
 pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.

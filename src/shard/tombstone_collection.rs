@@ -138,10 +138,9 @@ impl ShardCopy {
         Ok((header.purge_seq, header.rounds))
     }
 
-    /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
-    pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>, aged: u64) -> Result<WrittenDown, ShardError> {
-        // Before it is written down: what is known here stays so, unless it is collected or purged.
-        for page in proposal.tombstones.chunks(limits::STEP_ROWS) {
+    /// What would become of a proposal of these tombstones, as far as what is known of them here tells.
+    pub async fn expects(&self, tombstones: &[Tombstone], aged: u64) -> Result<WrittenDown, ShardError> {
+        for page in tombstones.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
             for ((_, rev), fetched) in page.iter().zip(self.fetch(wants).await?) {
                 match fetched {
@@ -150,6 +149,16 @@ impl ShardCopy {
                     _ => return Ok(WrittenDown::Refused),
                 }
             }
+        }
+        Ok(WrittenDown::Done)
+    }
+
+    /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
+    pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>, aged: u64) -> Result<WrittenDown, ShardError> {
+        // Before it is written down: what is known here stays so, unless it is collected or purged.
+        let expected = self.expects(&proposal.tombstones, aged).await?;
+        if expected != WrittenDown::Done {
+            return Ok(expected);
         }
         self.0.storage.refuse_older().await?;
         let by = by.to_owned();

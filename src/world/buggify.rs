@@ -30,6 +30,8 @@ pub enum Mutation {
     FeedSeqAhead,
     /// A waiting feed is not told of changes.
     FeedMissesNews,
+    /// What is noted as the position before a time is the position behind the first change of it.
+    TimeNotedLate,
     /// A feed reads the documents of its rows from the replica that lags behind the rows the furthest.
     FeedJoinsLaggingReplica,
     /// A security object that was replaced stays in force until the next start.

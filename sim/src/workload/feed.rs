@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use settee::wire::iso_time::iso_time;
 
 use super::documents::id;
 use super::seen::is_design;
@@ -11,6 +12,7 @@ use super::{DB, Worker, broken};
 use crate::client::PATIENCE;
 use crate::model::Violation;
 use crate::plan::FeedMode;
+use crate::world::SimWorld;
 
 /// How long a feed that does not end by itself is listened to.
 const LISTEN: Duration = Duration::from_secs(3);
@@ -259,7 +261,22 @@ impl Worker {
         if &self.feed.told != winners {
             return broken("I13", format!("a resumed feed ends with {:?}, trees {winners:?}", self.feed.told));
         }
-        Ok(())
+        self.check_feed_since_begin(winners).await
+    }
+
+    /// A feed since the time when the world began tells of every document, whatever each copy has noted of times.
+    async fn check_feed_since_begin(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
+        let began = self.locked(|s| s.world.as_ref().filter(|_| s.right_clocks).map(SimWorld::epoch));
+        let Some(began) = began else { return Ok(()) };
+        let path = format!("/{DB}/_changes?since={}", iso_time(began));
+        let body = self.must("GET", &path).await?.json();
+        let rows = body["results"].as_array().map_or(&[][..], Vec::as_slice);
+        let told: BTreeMap<&str, &Value> =
+            rows.iter().filter_map(|row| Some((row["id"].as_str()?, &row["changes"][0]["rev"]))).collect();
+        match winners.iter().find(|(doc, (rev, _))| told.get(doc.as_str()).is_none_or(|told| *told != &json!(rev))) {
+            Some(lost) => broken("I13", format!("a feed since the begin ({path}) does not tell of {lost:?}: {told:?}")),
+            None => Ok(()),
+        }
     }
 }
 

@@ -153,7 +153,7 @@ impl Worker {
         Ok(readable.map(|rev| format!("{doc}: {rev}")))
     }
 
-    async fn must(&mut self, method: &str, path: &str) -> Result<Answer, Violation> {
+    pub(super) async fn must(&mut self, method: &str, path: &str) -> Result<Answer, Violation> {
         let answer = self.call(method, path, &Value::Null).await;
         match answer {
             Ok(a) if a.status == 200 => Ok(a),

@@ -148,6 +148,11 @@ impl SimWorld {
         self.0.core.seed
     }
 
+    /// What right clocks showed when the world began: time since the Unix epoch.
+    pub fn epoch(&self) -> Duration {
+        self.0.epoch
+    }
+
     /// Virtual time since the world began.
     pub fn now(&self) -> Duration {
         self.0.core.now()

@@ -285,6 +285,19 @@ impl TombstoneCollection<'_> {
         }
     }
 
+    /// What would become of a proposal of these tombstones here.
+    pub(in crate::coordinator) async fn expects(
+        self,
+        place: (usize, u64),
+        copy: &OwnCopy,
+        tombstones: &[Tombstone],
+    ) -> Result<WrittenDown, ShardError> {
+        match self.takes_part(place).await? {
+            true => copy.shard.expects(tombstones, self.aged_up_to(copy).await?).await,
+            false => Ok(WrittenDown::Refused),
+        }
+    }
+
     /// Whether a round of `by` stands here, which all copies have written down by now. Then all are read once more.
     pub(in crate::coordinator) async fn stands(
         self,

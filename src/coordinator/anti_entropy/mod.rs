@@ -10,6 +10,7 @@ pub(super) mod pull;
 pub(super) mod rebuild;
 pub(super) mod recovery;
 pub(super) mod restored;
+pub mod retention;
 pub(super) mod superseded;
 pub(super) mod sync;
 pub(super) mod tombstone_collection;

@@ -1,4 +1,5 @@
-//! Tombstone collection in rounds, where `[settee] tombstone_days` asks for it; 0 keeps tombstones for ever.
+//! Tombstone collection in rounds, where the database's `_auto_purge` asks for it, or else `[settee] tombstone_days`; 0
+//! keeps tombstones for ever.
 //!
 //! Every replica keeps marks: its position at some time. Once a mark is old enough, so is every tombstone before it.
 //! The first node in the order of primaries of a range proposes a round: some of these tombstones. All replicas must be
@@ -8,7 +9,8 @@
 //! told, and collect the tombstones when they have read all replicas, too (`collection_horizon`). Tombstones beside
 //! other leaves stay, and so do those of design documents.
 //!
-//! Nothing here runs, is read or is sent while the setting is 0. What was collected before stays collected.
+//! Nothing here runs, is read or is sent of a database that keeps its tombstones for ever. What was collected before
+//! stays collected.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,13 +20,14 @@ use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::anti_entropy::{RepairOperations, TombstoneCollection};
-use crate::coordinator::replica::calls::{Confirm, Propose, Tell};
+use crate::coordinator::replica::calls::{Collectable, Confirm, Propose, Tell};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::age;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{decode, encode};
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::topology::record::Known;
 use crate::limits;
 use crate::observe::workers::Worker;
 use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
@@ -59,12 +62,14 @@ struct Open {
     round: Round,
     /// The tombstones that go with it are all up to this position.
     upto: u64,
+    /// How old they had to be.
+    age: Duration,
 }
 
 impl Coordinator {
     /// Starts the task that collects what is old enough, once there is to be such; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_collecting(self: &Arc<Self>) {
-        if age(self.config()).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
+        if self.shortest_tombstone_age(age(self.config())).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
             let weak = Arc::downgrade(self);
             self.env().spawn_worker("tombstone_collection", "a pause", |me| keep_collecting(weak, me));
         }
@@ -80,9 +85,10 @@ impl Coordinator {
     }
 
     /// Has copies write down what is old enough, in some ranges; those where all have.
-    async fn propose_in(&self, places: Vec<Place>, age: Duration) -> Vec<Open> {
+    async fn propose_in(&self, places: Vec<Place>, usual: Option<Duration>) -> Vec<Open> {
         let look = |place: Place| async move {
             let database = self.database(&place.0).ok()?;
+            let age = database.known.tombstone_age(usual)?;
             told(&place, database.collection().propose_round(place.1, age).await).flatten()
         };
         let open: Vec<Option<Open>> =
@@ -91,9 +97,11 @@ impl Coordinator {
     }
 
     /// Decides rounds; those ranges where that was done.
-    async fn decide_all(&self, open: Vec<Open>) -> Vec<Place> {
+    async fn decide_all(&self, open: Vec<Open>, usual: Option<Duration>) -> Vec<Place> {
         let decide = |open: Open| async move {
             let database = self.database(&open.place.0).ok()?;
+            // Nothing goes that is to be kept longer by now.
+            database.known.tombstone_age(usual).filter(|age| *age <= open.age)?;
             told(&open.place, database.collection().decide(&open).await).filter(|done| *done).map(|_| open.place)
         };
         let done: Vec<Option<Place>> =
@@ -120,26 +128,29 @@ async fn keep_collecting(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     drop(context);
     loop {
         news.borrow_and_update();
-        let Some(age) = age(&config) else {
-            match news.changed().await {
-                Ok(()) => continue,
-                Err(_) => return,
-            }
-        };
-        drop(env.timeout(limits::FORGET_PAUSE.min(age), news.changed()).await);
+        let usual = age(&config);
+        let Some(coordinator) = weak.upgrade() else { return };
+        let shortest = coordinator.shortest_tombstone_age(usual);
+        drop(coordinator);
+        let pause = shortest.map_or(limits::FORGET_PAUSE, |age| limits::FORGET_PAUSE.min(age));
+        drop(env.timeout(pause, news.changed()).await);
         if weak.upgrade().is_none() {
             return;
         }
-        let _run = worker.begin();
-        sweep(&weak, age).await;
+        if shortest.is_some() {
+            let _run = worker.begin();
+            sweep(&weak, usual).await;
+        }
     }
 }
 
 /// Looks through all databases for what is to be collected, many of them at a time: what was proposed waits together.
-pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, age: Duration) {
+/// `usual`: how old tombstones have to be in databases that do not say it themselves.
+pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, usual: Option<Duration>) {
     let Some(coordinator) = weak.upgrade() else { return };
     let env = coordinator.env().clone();
-    let names: Vec<String> = coordinator.all_known().into_iter().map(|(name, _)| name).collect();
+    let collects = |(name, known): (String, Arc<Known>)| known.tombstone_age(usual).map(|_| name);
+    let names: Vec<String> = coordinator.all_known().into_iter().filter_map(collects).collect();
     drop(coordinator);
     for names in names.chunks(limits::FORGET_DATABASES) {
         let Some(coordinator) = weak.upgrade() else { return };
@@ -147,15 +158,13 @@ pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, age: Duratio
         drop(coordinator);
         for _ in 0..limits::FORGET_ROUNDS {
             let Some(coordinator) = weak.upgrade() else { return };
-            let open = coordinator.propose_in(places, age).await;
+            let open = coordinator.propose_in(places, usual).await;
             // Nobody keeps the coordinator while this waits.
             drop(coordinator);
-            if open.is_empty() {
-                break;
-            }
-            env.sleep(limits::FORGET_SETTLE.min(age)).await;
+            let Some(shortest) = open.iter().map(|open| open.age).min() else { break };
+            env.sleep(limits::FORGET_SETTLE.min(shortest)).await;
             let Some(coordinator) = weak.upgrade() else { return };
-            places = coordinator.decide_all(open).await;
+            places = coordinator.decide_all(open, usual).await;
         }
     }
 }
@@ -178,7 +187,7 @@ impl TombstoneCollection<'_> {
         if marks.scanned >= marks.aged || !self.may_propose(&layout, range).await? {
             return Ok(None);
         }
-        let (tombstones, upto) = aged(&own, marks).await?;
+        let (tombstones, upto) = aged(&own, marks, usize::MAX).await?;
         if tombstones.is_empty() {
             store(&own, Marks { scanned: upto, ..marks }).await?;
             return Ok(None);
@@ -209,7 +218,7 @@ impl TombstoneCollection<'_> {
                 }
             }
         }
-        Ok(Some(Open { place: (self.name.clone(), range), version, round, upto }))
+        Ok(Some(Open { place: (self.name.clone(), range), version, round, upto, age }))
     }
 
     /// The nodes of the other copies of a range, all of which are to write down what is to be collected.
@@ -268,17 +277,46 @@ impl TombstoneCollection<'_> {
 
     /// The position of a copy up to which it has had everything for long enough to collect it.
     pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnCopy) -> Result<u64, ShardError> {
-        Ok(match age(&self.context.config) {
+        Ok(match self.tombstone_age() {
             Some(age) => self.marks(own, age).await?.aged,
+            // The database keeps them, whatever a node says that has yet to hear of it.
+            None if self.known.auto_purge().is_some() => 0,
             None => read_marks(own).await?.aged.min(own.replica_position().position),
         })
+    }
+
+    /// How old tombstones are when they may be collected; `None`: they never may.
+    pub(super) fn tombstone_age(self) -> Option<Duration> {
+        self.known.tombstone_age(age(&self.context.config))
+    }
+
+    /// What a copy could collect by itself, and, if it is to `list` them, the tombstones of the next round, as far as
+    /// those are found in a bounded number of changes. Nothing is noted.
+    pub(in crate::coordinator) async fn collectable(
+        self,
+        own: &OwnCopy,
+        list: bool,
+    ) -> Result<Collectable, ShardError> {
+        let Some(age) = self.tombstone_age() else { return Ok(Collectable::default()) };
+        let own = own.in_background();
+        let marks = self.marks_now(&own, read_marks(&own).await?, age);
+        let (tombstones, upto) = match list && marks.scanned < marks.aged {
+            true => aged(&own, marks, limits::FORGET_LOOKED_AT).await?,
+            false => (Vec::new(), marks.scanned),
+        };
+        let unread = marks.aged.saturating_sub(marks.scanned);
+        Ok(Collectable { keeps_all: false, unread, tombstones, is_all: upto >= marks.aged })
+    }
+
+    fn marks_now(self, own: &OwnCopy, stored: Marks, age: Duration) -> Marks {
+        let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
+        stored.at(now_ms, own.replica_position().position, age)
     }
 
     /// The marks of a copy as of now, with a new one where the last one is old enough.
     async fn marks(self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
         let stored = read_marks(own).await?;
-        let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
-        let marks = stored.at(now_ms, own.replica_position().position, age);
+        let marks = self.marks_now(own, stored, age);
         if marks != stored {
             store(own, marks).await?;
         }
@@ -313,11 +351,16 @@ async fn store(own: &OwnCopy, marks: Marks) -> Result<(), ShardError> {
     own.shard.meta_put(NAME, Some(encode(&marks).to_vec())).await
 }
 
-/// The next tombstones that are old enough and stand alone, as many as make a round; and up to where those are all.
-async fn aged(own: &OwnCopy, marks: Marks) -> Result<(Vec<Tombstone>, u64), ShardError> {
+/// The next tombstones that are old enough and stand alone, as many as make a round and are found in so many changes or
+/// a page more; and up to where those are all.
+async fn aged(own: &OwnCopy, marks: Marks, mut changes: usize) -> Result<(Vec<Tombstone>, u64), ShardError> {
     let most = fewer("forget: one tombstone at a time", limits::FORGET_ROUND);
     let (mut out, mut scanned, mut bytes) = (Vec::new(), marks.scanned, 0);
     while scanned < marks.aged {
+        if changes == 0 {
+            return Ok((out, scanned));
+        }
+        changes = changes.saturating_sub(limits::PAGE_ROWS);
         let page = own.shard.changes(scanned, Direction::Forward, limits::PAGE_ROWS).await?;
         let is_end = page.rows.is_empty();
         for row in page.rows {

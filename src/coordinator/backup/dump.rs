@@ -89,6 +89,7 @@ pub(super) fn settings(database: &Arc<Database>) -> SettingsItem {
         partitioned: database.map().partitioned,
         revs_limit: database.revs_limit(),
         purged_infos_limit: database.purged_infos_limit(),
+        auto_purge: database.known.auto_purge().map(|period| period.to_string()),
         security: database.security(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | kind | payload |
 //! |---|---|
-//! | `s` | JSON: `name`, `q`, `partitioned`, `revs_limit`, `purged_infos_limit`, `security` |
+//! | `s` | JSON: `name`, `q`, `partitioned`, `revs_limit`, `purged_infos_limit`, `security`, perhaps `auto_purge` |
 //! | `c` | an attachment content of the next document: its id (length varint, UTF-8), hash (32), stored length varint |
 //! | `b` | bytes of that content as stored, one piece after the other |
 //! | `d` | JSON: `id`, `leaves`, each `start` and `ids` (its history, newest first), `deleted`, `attachments`, `body` |
@@ -37,6 +37,8 @@ pub(super) struct SettingsItem {
     pub partitioned: bool,
     pub revs_limit: u64,
     pub purged_infos_limit: u64,
+    /// How long tombstones are kept, where that is set.
+    pub auto_purge: Option<String>,
     /// JSON text.
     pub security: Bytes,
 }
@@ -87,6 +89,9 @@ impl SettingsItem {
         out.push("partitioned", self.partitioned);
         out.push("revs_limit", self.revs_limit as i64);
         out.push("purged_infos_limit", self.purged_infos_limit as i64);
+        if let Some(period) = &self.auto_purge {
+            out.push("auto_purge", period.as_str());
+        }
         with_raw(&out, "security", &self.security)
     }
 
@@ -98,6 +103,7 @@ impl SettingsItem {
             partitioned: object.get("partitioned").and_then(Value::as_bool).unwrap_or(false),
             revs_limit: number(&object, "revs_limit")?,
             purged_infos_limit: number(&object, "purged_infos_limit")?,
+            auto_purge: object.get("auto_purge").and_then(Value::as_str).map(str::to_owned),
             security: Bytes::from(member(&object, "security")?.to_vec()),
         })
     }

@@ -66,7 +66,11 @@ pub(super) async fn create(
     let database = coordinator.database(name)?;
     let set = async {
         database.settings().set_revs_limit(settings.revs_limit).await?;
-        database.settings().set_purged_infos_limit(settings.purged_infos_limit).await
+        database.settings().set_purged_infos_limit(settings.purged_infos_limit).await?;
+        match &settings.auto_purge {
+            Some(period) => database.settings().set_auto_purge(Some(period.clone())).await,
+            None => Ok(()),
+        }
     };
     if let Err(error) = set.await {
         discard(coordinator, name).await;

@@ -12,6 +12,7 @@ mod query;
 mod range_cursor;
 pub(super) mod row_filters;
 mod selected;
+mod times;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use documents::{Listed, Row};
 pub use follower::Follower;
 pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
 use range_cursor::{RangeCursor, next_range_cursor, page_of_ids};
+pub use times::RangeTimes;
 
 database_operations! {
     /// What this room does with a database.

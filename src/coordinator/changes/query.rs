@@ -10,6 +10,7 @@ use crate::coordinator::topology::seq::{MalformedSeq, Seq};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::Revision;
+use crate::wire::iso_time::{is_iso_form, parse_iso_time};
 use crate::world::BoxFuture;
 
 /// Where a feed begins.
@@ -22,15 +23,22 @@ pub enum Since {
     Now,
     /// After these.
     Seq(Seq),
+    /// Where each range stood at that time, in seconds since the Unix epoch, or before it.
+    Time(u64),
 }
 
 impl Since {
-    /// Reads the parameter: `0`, `now`, or a sequence; that also as a JSON string.
+    /// Reads the parameter: `0`, `now`, a time as `2026-11-20T23:32:45Z`, or a sequence; that also as a JSON string.
     pub fn parse(text: &str) -> Result<Since, ChangesError> {
         let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
         match text {
             "0" => Ok(Since::Beginning),
             "now" => Ok(Since::Now),
+            time if is_iso_form(time) => {
+                let seconds = parse_iso_time(time).ok_or(ChangesError::MalformedTime)?;
+                // Before 1970 there was nothing.
+                Ok(Since::Time(u64::try_from(seconds).unwrap_or_default()))
+            }
             _ => Seq::parse(inner).map(Since::Seq).map_err(|MalformedSeq| ChangesError::MalformedSince),
         }
     }
@@ -140,7 +148,11 @@ mod tests {
         let seq = Seq::default();
         assert_eq!(Since::parse(&seq.to_string()).unwrap(), Since::Seq(seq.clone()));
         assert_eq!(Since::parse(&format!("\"{seq}\"")).unwrap(), Since::Seq(seq));
-        for bad in ["", "1", "garbage", "1-garbage", "\"", "\"0\"", "\"now\""] {
+        assert_eq!(Since::parse("2026-11-20T23:32:45Z").unwrap(), Since::Time(1_795_217_565));
+        assert_eq!(Since::parse("1000-01-01T01:01:01Z").unwrap(), Since::Time(0));
+        assert!(matches!(Since::parse("2025-01-01Txx:yy:00Z"), Err(ChangesError::MalformedTime)));
+        for bad in ["", "1", "garbage", "2025-01-01", "\"2026-11-20T23:32:45Z\"", "1-garbage", "\"", "\"0\"", "\"now\""]
+        {
             assert!(matches!(Since::parse(bad), Err(ChangesError::MalformedSince)), "{bad}");
         }
     }

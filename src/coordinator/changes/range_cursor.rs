@@ -56,13 +56,14 @@ impl RangeCursor {
     pub async fn open(database: &Arc<Database>, range: usize, since: &Since) -> Result<RangeCursor, ShardError> {
         let entries: Vec<SeqEntry> = match since {
             Since::Seq(seq) => seq.over(database.map().range(range)),
-            Since::Beginning | Since::Now => Vec::new(),
+            Since::Beginning | Since::Now | Since::Time(_) => Vec::new(),
         };
         let entries = &entries;
         let begin = |copy: RangeCopy| async move {
             let (replica_position, news) = copy.watch().await?;
             let position = match since {
                 Since::Now => replica_position.position,
+                Since::Time(time) => copy.position_at(*time).await?.min(replica_position.position),
                 _ if mutated(Mutation::FeedRewinds) && range + 1 == database.map().q() => 0,
                 // A position past the end, of a copy that was restored, resumes at the end.
                 Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(replica_position.position),

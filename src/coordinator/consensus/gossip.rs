@@ -162,9 +162,7 @@ impl Coordinator {
         let Ok(database) = self.database(name) else { return Ok(()) };
         let stamps = record.settings.stamps;
         let own = database.known.settings().stamps;
-        let is_news = stamps.security > own.security
-            || stamps.revs_limit > own.revs_limit
-            || stamps.purged_infos_limit > own.purged_infos_limit;
+        let is_news = stamps.any_above(&own);
         if database.instance() == record.instance && is_news && !mutated(Mutation::SettingsNotAdopted) {
             let changed = database.settings().change_record(move |settings| settings.merge(record.settings)).await;
             if let Err(crate::coordinator::topology::error::SettingError::Unavailable(error)) = changed {

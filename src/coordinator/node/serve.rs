@@ -20,11 +20,12 @@ use crate::coordinator::rebalance::RebalanceOperations;
 use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::calls::{
-    Awaits, Blob, Collect, CollectionCall, CollectionQuestion, Compact, Confirm, CopyCall, CopyOp, CountOf, Decide,
-    DesignVersion, Digests, Epochs, Fetch, FetchSome, GroupsOf, HeaderOf, Holds, Info, KeepViews, List, LocalList,
-    LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose, PurgeInfos, ReplicaCall, RowsOf, Search,
-    SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf, Split, Stage, StageFinish, StageWrite, Status,
-    Tell, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion, Wait,
+    Awaits, Blob, ClearTimes, Collect, CollectableOf, CollectionCall, CollectionQuestion, Compact, Confirm, CopyCall,
+    CopyOp, CountOf, Decide, DesignVersion, Digests, Epochs, Expects, Fetch, FetchSome, GroupsOf, HeaderOf, Holds,
+    Info, KeepViews, List, LocalList, LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose, PurgeInfos,
+    ReplicaCall, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf, Split, Stage,
+    StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp,
+    ViewQuestion, Wait,
 };
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -363,6 +364,7 @@ impl Serving<'_> {
         let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
         match op {
             CopyOp::Changes(call) => self.here(call).await,
+            CopyOp::ClearTimes => self.here(ClearTimes).await,
             CopyOp::Epochs => self.here(Epochs).await,
             CopyOp::Info => self.here(Info).await,
             CopyOp::Local(call) => self.here(call).await,
@@ -374,6 +376,7 @@ impl Serving<'_> {
             CopyOp::SetSyncPoint(call) => self.here(call).await,
             CopyOp::Summary(call) => self.here(call).await,
             CopyOp::TakenIn(call) => self.here(call).await,
+            CopyOp::TimesOf => self.here(TimesOf).await,
             CopyOp::Wait(Wait { beyond }) => answer::<Wait>(Ok(self.wait(beyond).await)),
             CopyOp::DesignVersion => {
                 answer::<DesignVersion>(Ok(self.database.context.boot.wrapping_add(shard.design_version())))
@@ -526,6 +529,12 @@ impl Serving<'_> {
             CollectionCall::Confirm(Confirm(round)) => collected::<Confirm>(
                 self.database.collection().stands((self.range, version), copy, &asked.from, round).await,
             ),
+            CollectionCall::CollectableOf(CollectableOf(list)) => {
+                collected::<CollectableOf>(self.database.collection().collectable(copy, list).await)
+            }
+            CollectionCall::Expects(Expects(tombstones)) => {
+                collected::<Expects>(self.database.collection().expects((self.range, version), copy, &tombstones).await)
+            }
             CollectionCall::Open => collected::<Open>(copy.shard.open_proposals().await),
             CollectionCall::Markers(Markers(after)) => {
                 let markers = copy.shard.markers(after, limits::STEP_ROWS).await;

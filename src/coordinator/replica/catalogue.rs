@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
@@ -119,6 +120,13 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
+    /// How soon tombstones may be collected in the database that keeps them for the shortest time; `None`: nowhere.
+    /// `usual` is what the node's configuration says.
+    pub(in crate::coordinator) fn shortest_tombstone_age(&self, usual: Option<Duration>) -> Option<Duration> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        cache.names.values().filter_map(|entry| entry.known.tombstone_age(usual)).min()
+    }
+
     /// Fills the cache from the store in bounded steps.
     pub(in crate::coordinator) async fn load(&self) -> Result<(), ShardError> {
         let mut after = None;

@@ -13,10 +13,11 @@ use tokio::sync::watch;
 
 use crate::coordinator::replica::blob_stream::RemoteBlob;
 use crate::coordinator::replica::calls::{
-    Changes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, LocalMerge, PlainCall, PurgeInfos,
-    Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, UpdateView, ViewQuestion,
+    Changes, ClearTimes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, LocalMerge, PlainCall,
+    PurgeInfos, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, TimesOf,
+    UpdateView, ViewQuestion,
 };
-use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
+use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_of_later_build};
 pub(in crate::coordinator) use crate::coordinator::replica::own_copy::{ORIGIN, OwnCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::topology::seq::SeqEntry;
@@ -28,7 +29,7 @@ use crate::limits;
 use crate::script::Program;
 use crate::shard::{
     ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
-    ShardInfo, Stamp, Summary, Want,
+    ShardInfo, Stamp, Summary, Times, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
 
@@ -144,6 +145,25 @@ impl RangeCopy {
             RangeCopy::Own(copy) => copy.resume(entries).await,
             RangeCopy::Remote(copy) => copy.ask(Resume(entries.to_vec())).await,
         }
+    }
+
+    /// The position at which a reader of what changed since a time begins. A node of an older version noted none.
+    pub async fn position_at(&self, time: u64) -> Result<u64, ShardError> {
+        match self.ask(TimesOf).await {
+            Ok(times) => Ok(times.since(time)),
+            Err(error) if is_of_later_build(&error) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// See [`crate::shard::ShardCopy::times`].
+    pub async fn times(&self) -> Result<Times, ShardError> {
+        self.ask(TimesOf).await
+    }
+
+    /// See [`crate::shard::ShardCopy::clear_times`].
+    pub async fn clear_times(&self) -> Result<(), ShardError> {
+        self.ask(ClearTimes).await
     }
 
     /// See [`crate::shard::ShardCopy::design_version`].

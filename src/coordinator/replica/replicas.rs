@@ -93,7 +93,7 @@ impl Replicas<'_> {
         let open = || async {
             let id = ShardId(shard);
             let shard = ShardCopy::open_with(&self.context.storage, id, self.owner_of(id, self.tell_updates())).await?;
-            if context::age(&self.context.config).is_some() {
+            if self.known.tombstone_age(context::age(&self.context.config)).is_some() {
                 shard.note_early();
             }
             OwnCopy::of(shard, &self.context.epochs).await

@@ -45,6 +45,29 @@ async fn going_on_from_any_row_gives_exactly_the_rest() {
 }
 
 #[tokio::test]
+async fn a_feed_since_a_time_begins_before_it_and_what_is_noted_of_times_can_go() {
+    let (world, _coordinator, database) = database(3).await;
+    fill(&database, 20).await;
+    let since = |time: u64| ChangesQuery { since: Since::Time(time), ..ChangesQuery::default() };
+    let now = world.env.wall().as_secs();
+    for (time, rows) in [(0, 20), (now - 100_000, 20), (now + 100_000, 0)] {
+        assert_eq!(read(&database, since(time)).await.0.len(), rows, "{time} at {now}");
+    }
+    let told = database.feeds().time_seq().await.unwrap();
+    assert_eq!(told.len(), database.map().live().len());
+    let sum = |told: &[RangeTimes]| -> u64 { told.iter().flat_map(|(_, nodes)| &nodes[0].1).map(|(_, n)| n).sum() };
+    assert_eq!(sum(&told), 20);
+    database.feeds().clear_time_seq().await.unwrap();
+    assert_eq!(sum(&database.feeds().time_seq().await.unwrap()), 0);
+    let more = database.writer().write(vec![request("more", "{}")], WriteOptions::default()).await.unwrap();
+    assert!(more.iter().all(Result::is_ok));
+    let told = database.feeds().time_seq().await.unwrap();
+    let bins = told.iter().map(|(_, nodes)| &nodes[0].1).find(|bins| !bins.is_empty()).unwrap();
+    assert!(bins[0].0 == 0 && bins[0].1 > 0 && bins[1].0 >= now && bins[1].1 == 1, "{bins:?}");
+    assert_eq!(read(&database, since(now)).await.0.len(), 21);
+}
+
+#[tokio::test]
 async fn the_limit_ends_a_feed_and_the_rest_is_pending() {
     let (_world, _coordinator, database) = database(3).await;
     fill(&database, 1000).await;

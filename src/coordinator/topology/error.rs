@@ -176,6 +176,8 @@ impl WriteError {
 pub enum ChangesError {
     /// The `since` text is no sequence.
     MalformedSince,
+    /// The `since` text has the form of a time and is none.
+    MalformedTime,
     /// The filter failed; error name and reason are its own.
     Filter {
         /// The error's name.
@@ -201,6 +203,8 @@ pub enum TokenError {
 /// A database setting or a maintenance request was refused.
 #[derive(Debug)]
 pub enum SettingError {
+    /// `deleted_document_ttl` of `_auto_purge` is no period.
+    IllegalPeriod,
     /// `_revs_limit` or `_purged_infos_limit` is no positive integer.
     IllegalLimit,
     /// The security object has a wrong shape; the reason names the part.

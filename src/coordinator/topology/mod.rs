@@ -11,6 +11,7 @@ pub mod events;
 pub(super) mod joint;
 pub mod names;
 pub mod peers;
+pub mod period;
 pub(super) mod placement;
 pub mod quorum;
 pub(super) mod record;

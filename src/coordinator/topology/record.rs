@@ -1,10 +1,12 @@
 //! Stored record of a database: one JSON text per name under the node's reserved shard number.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::topology::period::Period;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::security::ADMINS_ONLY;
 use crate::limits;
@@ -151,6 +153,9 @@ pub(in crate::coordinator) struct Settings {
     pub security: Option<String>,
     pub revs_limit: u64,
     pub purged_infos_limit: u64,
+    /// How long tombstones are kept, see [`Period`]; `None`: as the node's configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_purge: Option<String>,
     #[serde(default)]
     pub stamps: Stamps,
 }
@@ -164,12 +169,30 @@ pub(in crate::coordinator) struct Stamps {
     pub revs_limit: Stamp,
     #[serde(default)]
     pub purged_infos_limit: Stamp,
+    /// Left out where it was never set: nodes compare what they know by the bytes of all stamps, and those of an older
+    /// version have no such one.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub auto_purge: Stamp,
+}
+
+fn is_unset(stamp: &Stamp) -> bool {
+    *stamp == Stamp::default()
+}
+
+impl Stamps {
+    /// Whether any part was set later than in another record.
+    pub fn any_above(&self, other: &Stamps) -> bool {
+        self.security > other.security
+            || self.revs_limit > other.revs_limit
+            || self.purged_infos_limit > other.purged_infos_limit
+            || self.auto_purge > other.auto_purge
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (revs_limit, purged_infos_limit) = (limits::REVS_LIMIT, limits::PURGED_INFOS_LIMIT);
-        Settings { security: None, revs_limit, purged_infos_limit, stamps: Stamps::default() }
+        Settings { security: None, revs_limit, purged_infos_limit, auto_purge: None, stamps: Stamps::default() }
     }
 }
 
@@ -185,6 +208,9 @@ impl Settings {
         if other.stamps.purged_infos_limit > self.stamps.purged_infos_limit {
             self.purged_infos_limit = other.purged_infos_limit;
             self.stamps.purged_infos_limit = other.stamps.purged_infos_limit;
+        }
+        if other.stamps.auto_purge > self.stamps.auto_purge {
+            (self.auto_purge, self.stamps.auto_purge) = (other.auto_purge, other.stamps.auto_purge);
         }
     }
 }
@@ -454,32 +480,50 @@ pub(in crate::coordinator) struct LiveSettings {
     pub security: Option<Bytes>,
     pub revs_limit: u64,
     pub purged_infos_limit: u64,
+    pub auto_purge: Option<Arc<str>>,
     pub stamps: Stamps,
 }
 
 impl From<LiveSettings> for Settings {
     fn from(live: LiveSettings) -> Self {
-        let LiveSettings { security, revs_limit, purged_infos_limit, stamps } = live;
+        let LiveSettings { security, revs_limit, purged_infos_limit, auto_purge, stamps } = live;
         let security = security.map(|text| String::from_utf8_lossy(&text).into_owned());
-        Settings { security, revs_limit, purged_infos_limit, stamps }
+        let auto_purge = auto_purge.map(|text| text.to_string());
+        Settings { security, revs_limit, purged_infos_limit, auto_purge, stamps }
     }
 }
 
 impl From<Settings> for LiveSettings {
     fn from(settings: Settings) -> Self {
-        let Settings { security, revs_limit, purged_infos_limit, stamps } = settings;
+        let Settings { security, revs_limit, purged_infos_limit, auto_purge, stamps } = settings;
         // Most databases keep the default: one copy of its text serves a hundred thousand of them.
         let text = |text: String| match text == ADMINS_ONLY {
             true => Bytes::from_static(ADMINS_ONLY.as_bytes()),
             false => Bytes::from(text),
         };
-        LiveSettings { security: security.map(text), revs_limit, purged_infos_limit, stamps }
+        let auto_purge = auto_purge.map(Arc::from);
+        LiveSettings { security: security.map(text), revs_limit, purged_infos_limit, auto_purge, stamps }
     }
 }
 
 impl Known {
     pub fn settings(&self) -> LiveSettings {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How long tombstones are kept here; `None`: as the node's configuration says.
+    pub fn auto_purge(&self) -> Option<Arc<str>> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).auto_purge.clone()
+    }
+
+    /// How old tombstones are when they may be collected; `None`: they never may. `usual` is what the node's
+    /// configuration says.
+    pub fn tombstone_age(&self, usual: Option<Duration>) -> Option<Duration> {
+        match self.auto_purge() {
+            // A text that this version cannot read: nothing is lost by waiting.
+            Some(text) => Period::parse(&text).and_then(Period::age),
+            None => usual,
+        }
     }
 
     pub fn set_settings(&self, settings: Settings) {
@@ -582,6 +626,7 @@ pub(in crate::coordinator) enum Part {
     Security,
     RevsLimit,
     PurgedInfosLimit,
+    AutoPurge,
 }
 
 #[cfg(test)]
@@ -609,6 +654,7 @@ mod tests {
                 security: Some("{}".to_owned()),
                 revs_limit: 7,
                 purged_infos_limit: 8,
+                auto_purge: Some("3_hour".to_owned()),
                 stamps: Stamps { security: Stamp { counter: 3, by: 4 }, ..Stamps::default() },
             },
         }
@@ -638,6 +684,17 @@ mod tests {
         other.stamps = Stamps { revs_limit: at(1), security: at(2), ..Stamps::default() };
         own.merge(other);
         assert_eq!((own.revs_limit, own.security.as_deref()), (5, Some("{}")));
+        let other = Settings { auto_purge: Some("1_d".to_owned()), ..Settings::default() };
+        own.merge(Settings { stamps: Stamps { auto_purge: at(1), ..Stamps::default() }, ..other });
+        assert_eq!(own.auto_purge.as_deref(), Some("1_d"));
+        assert!(own.stamps.any_above(&Stamps::default()) && !own.stamps.any_above(&own.stamps));
+    }
+
+    /// Nodes of an older version compare the bytes of settings that they know.
+    #[test]
+    fn what_was_never_set_takes_no_bytes() {
+        let text = serde_json::to_string(&Settings::default()).unwrap();
+        assert!(!text.contains("auto_purge"), "{text}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Settings of a database that can change: its security object and limits, the same on all nodes.
+//! Settings of a database that can change: its security object, its limits and how long it
+//! keeps tombstones, the same on all nodes.
 //!
 //! Every node keeps the whole record. A changed setting gets a stamp above the one it had; of two stamps the higher
 //! counts, wherever they meet. A change begins when a majority of the nodes that hold replicas could be asked, and is
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use crate::coordinator::replica::node_calls::{CatalogueCall, DatabaseMap};
 use crate::coordinator::topology::error::SettingError;
 use crate::coordinator::topology::peers::{CallError, Urgency};
+use crate::coordinator::topology::period::Period;
 use crate::coordinator::topology::quorum::{Tally, majority};
 use crate::coordinator::topology::record::{self, Part, Record, Settings};
 use crate::coordinator::write::DatabaseSettings;
@@ -26,6 +28,7 @@ impl Settings {
             Part::Security => &mut self.stamps.security,
             Part::RevsLimit => &mut self.stamps.revs_limit,
             Part::PurgedInfosLimit => &mut self.stamps.purged_infos_limit,
+            Part::AutoPurge => &mut self.stamps.auto_purge,
         }
     }
 }
@@ -49,6 +52,14 @@ impl DatabaseSettings<'_> {
     pub async fn set_purged_infos_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
         self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
+    }
+
+    /// Sets how long tombstones are kept, see [`Period`]; `None`: as the node's configuration says.
+    pub async fn set_auto_purge(self, period: Option<String>) -> Result<(), SettingError> {
+        if period.as_deref().is_some_and(|text| Period::parse(text).is_none()) {
+            return Err(SettingError::IllegalPeriod);
+        }
+        self.change_settings(Part::AutoPurge, move |settings| settings.auto_purge = period).await
     }
 
     /// Changes the record durably, here and on the other nodes.

@@ -9,7 +9,7 @@ use crate::auth::access::{self, Class, Door};
 use crate::limits;
 use changes::db_updates;
 use cluster::{reshard, setup, snapshot};
-use database::{purge, security};
+use database::{purge, retention, security};
 use document::{attachment, bulk, local};
 use function::{list, rewrite, rewrite::Rewritten};
 use query::{all_docs, find, mango_index, partition, view};
@@ -173,6 +173,8 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Security => security::handle(ctx, request, db).await,
         InDatabase::RevsLimit => database::revs_limit(ctx, request, db).await,
         InDatabase::PurgedInfosLimit => database::purged_infos_limit(ctx, request, db).await,
+        InDatabase::AutoPurge => retention::auto_purge(ctx, request, db).await,
+        InDatabase::TimeSeq => retention::time_seq(ctx, &request, db).await,
         InDatabase::Purge => purge::purge(ctx, request, db).await,
         InDatabase::PurgedInfos => purge::purged_infos(ctx, request, db).await,
         InDatabase::RevsDiff => replication::revs_diff(ctx, request, db).await,

@@ -6,7 +6,7 @@ use super::call::PlainCall;
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
 use crate::coordinator::replica::own_copy::OwnCopy;
 use crate::coordinator::topology::seq::SeqEntry;
-use crate::shard::{ChangesPage, ShardError, ShardInfo};
+use crate::shard::{ChangesPage, ShardError, ShardInfo, Times};
 
 /// A page of changes; refused in another epoch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +42,26 @@ pub(in crate::coordinator) struct Resume(pub Vec<SeqEntry>);
 impl PlainCall for Resume {
     async fn on(self, copy: &OwnCopy) -> Result<u64, ShardError> {
         copy.resume(&self.0).await
+    }
+}
+
+/// At which sequence the replica stood at which time.
+#[derive(Debug)]
+pub(in crate::coordinator) struct TimesOf;
+
+impl PlainCall for TimesOf {
+    async fn on(self, copy: &OwnCopy) -> Result<Times, ShardError> {
+        copy.shard.times().await
+    }
+}
+
+/// Has the replica forget that.
+#[derive(Debug)]
+pub(in crate::coordinator) struct ClearTimes;
+
+impl PlainCall for ClearTimes {
+    async fn on(self, copy: &OwnCopy) -> Result<(), ShardError> {
+        copy.shard.clear_times().await
     }
 }
 

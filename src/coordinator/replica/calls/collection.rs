@@ -21,6 +21,9 @@ pub(in crate::coordinator) enum CollectionCall {
     Open,
     #[serde(rename = "Shadows")]
     Markers(Markers),
+    #[serde(rename = "Collectable")]
+    CollectableOf(CollectableOf),
+    Expects(Expects),
 }
 
 /// A question about tombstone collection, with the type of its answer.
@@ -49,6 +52,34 @@ pub(in crate::coordinator) struct Open;
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Markers(pub Option<DocId>);
 
+/// What the replica could collect now, if nothing held it back; with the tombstones of the next round, if it is to list
+/// them. Known since version 7.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct CollectableOf(pub bool);
+
+/// What would become of a proposal of these tombstones. Known since version 7.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Expects(pub Vec<Tombstone>);
+
+/// See [`CollectableOf`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct Collectable {
+    /// Whether tombstones are kept for ever there.
+    pub keeps_all: bool,
+    /// How many sequences it has had for long enough and not looked through yet.
+    pub unread: u64,
+    /// Tombstones of the next round.
+    pub tombstones: Vec<Tombstone>,
+    /// Whether those are all that it has had for long enough.
+    pub is_all: bool,
+}
+
+impl Default for Collectable {
+    fn default() -> Collectable {
+        Collectable { keeps_all: true, unread: 0, tombstones: Vec::new(), is_all: true }
+    }
+}
+
 macro_rules! questions {
     ($($name:ident $(($field:ident))? => $answer:ty;)*) => {
         $(
@@ -73,4 +104,6 @@ questions! {
     Confirm(round) => bool;
     Open => Vec<(String, Proposal<Tombstone>)>;
     Markers(after) => Vec<(DocId, RevPath)>;
+    CollectableOf(list) => Collectable;
+    Expects(tombstones) => WrittenDown;
 }

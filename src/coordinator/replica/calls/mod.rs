@@ -30,14 +30,15 @@ use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::shard::{
     ChangesPage, DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardInfo,
-    Stamp, Summary,
+    Stamp, Summary, Times,
 };
 
 pub(in crate::coordinator) use attachments::{Blob, Stage, StageFinish, StageWrite};
 pub(in crate::coordinator) use call::{PlainCall, ReplicaCall};
-pub(in crate::coordinator) use changes::{Changes, DesignVersion, Info, Resume, Wait};
+pub(in crate::coordinator) use changes::{Changes, ClearTimes, DesignVersion, Info, Resume, TimesOf, Wait};
 pub(in crate::coordinator) use collection::{
-    Collect, CollectionCall, CollectionQuestion, Confirm, Markers, Open, Propose, Tell,
+    Collect, Collectable, CollectableOf, CollectionCall, CollectionQuestion, Confirm, Expects, Markers, Open, Propose,
+    Tell,
 };
 pub(in crate::coordinator) use convergence::{
     Awaits, Compact, Digests, Epochs, Holds, PurgesShared, SetSyncPoint, Split, Status, TakenInOf,
@@ -92,11 +93,13 @@ macro_rules! table {
 
 table! {
     bare {
+        ClearTimes => (),
         Compact => (),
         DesignVersion => u64,
         Epochs => Vec<(u64, u64)>,
         Info => (ShardInfo, ReplicaPosition),
         Status => CopyStatus,
+        TimesOf => Times,
     }
     with {
         // Documents.
@@ -226,7 +229,8 @@ mod tests {
         assert!(decode::<CopyCall>(b"\x93junk").is_err());
     }
 
-    /// The operations as they are written on the wire since version 6, without the types of this module.
+    /// The operations as they are written on the wire since version 6, some of them since version 7, without the types
+    /// of this module.
     #[derive(Serialize)]
     enum Written {
         Fetch(Vec<(DocId, Want)>),
@@ -300,6 +304,8 @@ mod tests {
         Awaits(u64),
         Holds(Vec<Held>),
         Forget(WrittenCollection),
+        ClearTimes,
+        TimesOf,
     }
 
     #[derive(Serialize)]
@@ -321,6 +327,8 @@ mod tests {
         Tell,
         Open,
         Shadows(Option<DocId>),
+        Collectable(bool),
+        Expects(Vec<(DocId, Revision)>),
     }
 
     #[test]
@@ -384,6 +392,8 @@ mod tests {
             (written_view(WrittenViewOp::Selected(changes)), view(SelectedOf(changes).into())),
             (Written::KeepViews(vec![[1; 16]]), KeepViews(vec![[1; 16]]).into()),
             (Written::Status, Status.into()),
+            (Written::ClearTimes, ClearTimes.into()),
+            (Written::TimesOf, TimesOf.into()),
             (Written::Split(vec![range()]), Split(vec![range()]).into()),
             (Written::Digests(range(), limit), Digests(range(), limit).into()),
             (Written::SetSyncPoint(SyncPoint::default()), SetSyncPoint(SyncPoint::default()).into()),
@@ -395,6 +405,8 @@ mod tests {
             (Written::Forget(WrittenCollection::Tell), collect(Tell.into())),
             (Written::Forget(WrittenCollection::Open), collect(Open.into())),
             (Written::Forget(WrittenCollection::Shadows(Some(id()))), collect(Markers(Some(id())).into())),
+            (Written::Forget(WrittenCollection::Collectable(true)), collect(CollectableOf(true).into())),
+            (Written::Forget(WrittenCollection::Expects(Vec::new())), collect(Expects(Vec::new()).into())),
         ];
         for (written, op) in pairs {
             assert_eq!(encode(&written), encode(&op), "{op:?}");

@@ -22,3 +22,17 @@ async fn a_setting_that_only_this_node_has_is_of_unknown_outcome_and_spreads() {
         eventually(|| async { cluster.db(at).revs_limit() == 5 }).await;
     }
 }
+
+#[tokio::test]
+async fn how_long_tombstones_are_kept_is_the_same_on_all_nodes() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 3).await.unwrap();
+    cluster.cut(&[2]);
+    cluster.db(0).settings().set_auto_purge(Some("3_mon".to_owned())).await.unwrap();
+    cluster.db(1).settings().set_revs_limit(7).await.unwrap();
+    cluster.heal().await;
+    for at in 0..3 {
+        eventually(|| async { cluster.db(at).known.auto_purge().as_deref() == Some("3_mon") }).await;
+        assert_eq!(cluster.db(at).revs_limit(), 7);
+    }
+}

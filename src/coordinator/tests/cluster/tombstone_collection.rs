@@ -38,7 +38,7 @@ async fn delete(cluster: &Cluster, at: usize, name: &str, rev: &Revision, w: Opt
 /// All nodes look for what is to be collected.
 async fn look(cluster: &Cluster) {
     for node in &cluster.nodes {
-        sweep(&Arc::downgrade(&node.coordinator), AGE).await;
+        sweep(&Arc::downgrade(&node.coordinator), Some(AGE)).await;
         tokio::time::sleep(2 * AGE).await;
     }
 }
@@ -310,7 +310,7 @@ async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_o
     eventually(|| async { own_leaves(&cluster.db(2), "a").await != [first.to_string()] }).await;
     for _ in 0..4 {
         for node in &cluster.nodes[..2] {
-            sweep(&Arc::downgrade(&node.coordinator), AGE).await;
+            sweep(&Arc::downgrade(&node.coordinator), Some(AGE)).await;
         }
     }
     for at in 0..3 {
@@ -383,6 +383,60 @@ async fn a_copy_that_has_not_collected_the_same_is_not_read() {
     assert!(remote.clone().behind(&done).ask(Info).await.is_ok());
     let more = done.with("n9@h", crate::shard::Round { number: 1, id: 1 });
     assert!(remote.behind(&more).ask(Info).await.is_err());
+}
+
+#[tokio::test]
+async fn a_database_that_keeps_its_tombstones_does_so_whatever_the_nodes_say() {
+    let cluster = with_tombstone(Engine::Memory).await;
+    cluster.db(1).settings().set_auto_purge(Some("infinity".to_owned())).await.unwrap();
+    for _ in 0..5 {
+        look(&cluster).await;
+    }
+    assert!(!lack(&cluster, [0], "a").await && !lack(&cluster, [2], "a").await);
+    let retention = cluster.db(2).collection().retention(true).await.unwrap();
+    assert_eq!((retention.age, retention.setting.as_deref(), retention.tombstones), (None, Some("infinity"), 1));
+    assert_eq!(retention.held_back_by.keys().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["no_period"]);
+    cluster.db(2).settings().set_auto_purge(None).await.unwrap();
+    collected(&cluster, "a").await;
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_what_the_next_round_takes_and_what_holds_it_back() {
+    let cluster = with_tombstone(Engine::Memory).await;
+    let bad = cluster.db(0).settings().set_auto_purge(Some("3".to_owned())).await;
+    assert!(matches!(bad, Err(SettingError::IllegalPeriod)));
+    cluster.db(0).settings().set_auto_purge(Some("1_s".to_owned())).await.unwrap();
+    cluster.cut(&[2]);
+    let retention = cluster.db(0).collection().retention(true).await.unwrap();
+    assert_eq!((retention.age, retention.collectable), (Some(Duration::from_secs(1)), Some((0, true))));
+    let away = ("node_away", Some(cluster.network.names[2].clone()));
+    assert_eq!(retention.held_back_by[&away], ["00000000-ffffffff"]);
+    cluster.heal().await;
+    let sweep_all = || async {
+        for node in &cluster.nodes {
+            sweep(&Arc::downgrade(&node.coordinator), None).await;
+        }
+    };
+    // All copies note where they stand; once that is a second ago, the round is due.
+    eventually(|| async {
+        let told = cluster.db(1).collection().retention(true).await.unwrap();
+        if told.held_back_by.is_empty() {
+            assert_eq!(told.collectable, Some((1, true)));
+            return true;
+        }
+        assert!(!all_lack(&cluster, "a").await, "{told:?}");
+        for at in 0..3 {
+            let own = cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap();
+            cluster.db(at).collection().aged_up_to(&own).await.unwrap();
+        }
+        false
+    })
+    .await;
+    eventually(|| async {
+        sweep_all().await;
+        all_lack(&cluster, "a").await
+    })
+    .await;
 }
 
 #[tokio::test]

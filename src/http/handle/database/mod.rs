@@ -1,6 +1,7 @@
 //! `/{db}` itself, its limits, ranges and maintenance.
 
 pub mod purge;
+pub mod retention;
 pub mod security;
 
 use std::sync::Arc;
