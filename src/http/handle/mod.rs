@@ -63,8 +63,6 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Uuids
         | Endpoint::Session
         | Endpoint::Favicon
-        | Endpoint::SearchAnalyze
-        | Endpoint::NouveauAnalyze
         | Endpoint::Replicate => Class::Open,
         Endpoint::Utils(_) if verb == Verb::Get => Class::Open,
         Endpoint::AllDbs | Endpoint::DbsInfo => access::database_lists(&ctx.config),
@@ -85,6 +83,8 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Node(_)
         | Endpoint::Utils(_)
         | Endpoint::ReloadQueryServers
+        | Endpoint::SearchAnalyze
+        | Endpoint::NouveauAnalyze
         | Endpoint::Beyond(_)
         | Endpoint::Unknown(_) => Class::ServerAdmin,
         // Of the databases whose names begin so only these two are open to others, as their security objects say.
