@@ -153,7 +153,8 @@ fn with_cookies(
 }
 
 /// What is checked before the handler, in this order: the framing, the target, credentials, the outermost door, the
-/// path, rights on the server, the method, its turn. `told`: what the answer and its lines in the log need to know of it.
+/// path, rights on the server, the method; then the request waits for its turn. `told`: what the answer and its lines
+/// in the log need to know of it.
 async fn checked(
     context: &Context,
     parts: &http::request::Parts,

@@ -1,12 +1,14 @@
 //! Admission of requests: a node that is asked for more than it can do answers a part of it in time, and refuses the
 //! rest at once.
 //!
-//! Each request has a class ([`class`]). Of each class so many requests work at once; others wait for their turn, fairly
-//! by user (or address) and database ([`queue`]). Where the queue is full, or a turn does not come within the wait, the
-//! answer is 503, and 429 for a client that has its share of the queue, with `Retry-After`. A client that goes away
-//! leaves the queue. A request with a body waits once that is there: a client that sends slowly has no turn. The turn
-//! lasts until the answer begins; of an answer that is made while it is taken,
-//! each further page has a turn of its own, so that neither a client that reads slowly nor a feed that waits has one.
+//! Each request has a class ([`class`]). Of each class so many requests work at once; others wait for their turn,
+//! fairly by user (or address) and database ([`queue`]). Where the queue is full, or a turn does not come within the
+//! wait, the answer is 503, and 429 for a client that has its share of the queue, with `Retry-After`. A client that goes
+//! away leaves the queue.
+//!
+//! A request with a body waits once that is there: a client that sends slowly has no turn. The turn lasts until the
+//! answer begins. Of an answer that is made while it is taken, each further page has a turn of its own, so that neither
+//! a client that reads slowly nor a feed that waits has one.
 
 mod class;
 mod queue;
@@ -221,8 +223,10 @@ impl Admission {
     }
 
     fn end(self: &Arc<Self>, class: Class, id: u64) {
-        lock(&self.queues).of(class).end(id);
-        self.start_next(class);
+        let waits = lock(&self.queues).of(class).end(id);
+        if waits {
+            self.start_next(class);
+        }
     }
 }
 

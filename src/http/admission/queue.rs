@@ -154,12 +154,13 @@ impl<G> Queue<G> {
         id
     }
 
-    /// A turn is over.
-    pub fn end(&mut self, id: u64) {
+    /// A turn is over. True: requests wait, so that [`Queue::start_next`] may have one to start.
+    pub fn end(&mut self, id: u64) -> bool {
         match self.running.remove(&id) {
             Some((caller, _)) => self.discount(caller),
             None => drop(self.long.remove(&id)),
         }
+        self.waiting > 0
     }
 
     fn discount(&mut self, caller: Caller) {

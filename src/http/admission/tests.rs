@@ -43,7 +43,7 @@ fn a_client_that_floods_leaves_others_their_turns() {
     assert!(modest.is_some() && queue.try_begin(caller(2, 2), at(0)).is_none());
     queue.wait(caller(2, 2), false, "modest", at(0)).unwrap();
     assert!(start(&mut queue, at(0)).is_empty());
-    // The one that has less than its half is next, whoever came first, and the kept turn stays.
+    // The one that has less than its half is next, although others came before, and the kept turn stays.
     for id in &turns[..3] {
         queue.end(*id);
     }
