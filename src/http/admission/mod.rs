@@ -3,8 +3,8 @@
 //!
 //! Each request has a class ([`class`]). Of each class so many requests work at once; others wait for their turn,
 //! fairly by user (or address) and database ([`queue`]). Where the queue is full, or a turn does not come within the
-//! wait, the answer is 503, and 429 for a client that has its share of the queue, with `Retry-After`. A client that goes
-//! away leaves the queue.
+//! wait, the answer is 503, and 429 for a client that has its share of the queue, with `Retry-After`. A client that
+//! goes away leaves the queue.
 //!
 //! A request with a body waits once that is there: a client that sends slowly has no turn. The turn lasts until the
 //! answer begins. Of an answer that is made while it is taken, each further page has a turn of its own, so that neither
