@@ -21,6 +21,8 @@ import node
 
 DOCS = 2_000
 PATIENCE_S = 2.0
+# Before each measurement: until the queues are as they stay.
+WARM_S = 3.0
 SHARES = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 AIM = 0.8
 USERS = ("greedy", "modest")
@@ -69,44 +71,49 @@ class Pool:
 
 
 class Load:
-    """Requests at a fixed rate."""
+    """Requests at a fixed rate. What is counted begins after `WARM_S` and ends with the last request: before, queues fill, and behind it
+    the node works off what it was asked for."""
 
     def __init__(self, pool, request, rate):
         self.pool, self.request, self.rate = pool, request, rate
+        self.asked, self.counts = 0, False
         self.sent, self.good, self.refused, self.late, self.times = 0, 0, 0, 0, []
-        # Good answers before the last request was sent: those behind it are work of a node that is asked for nothing more.
-        self.good_in_time = 0
+
+    def count(self, what):
+        if self.counts:
+            setattr(self, what, getattr(self, what) + 1)
 
     async def one(self):
         begun = time.monotonic()
         try:
             status = await asyncio.wait_for(self.pool.ask(self.request), PATIENCE_S)
             took = time.monotonic() - begun
-            if status == 200:
-                self.good += 1
+            self.count("good" if status == 200 else "refused")
+            if status == 200 and self.counts:
                 self.times.append(took)
-            else:
-                self.refused += 1
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, ValueError):
-            self.late += 1
+            self.count("late")
 
     async def run(self, seconds):
         begun, tasks = time.monotonic(), set()
-        while (now := time.monotonic() - begun) < seconds:
-            while self.sent < now * self.rate:
-                self.sent += 1
+        while (now := time.monotonic() - begun) < WARM_S + seconds:
+            self.counts = now >= WARM_S
+            while self.asked < now * self.rate:
+                self.asked += 1
+                self.count("sent")
                 task = asyncio.create_task(self.one())
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
             await asyncio.sleep(0.002)
-        self.good_in_time = self.good
+        self.counts = False
         await asyncio.gather(*tasks)
 
     def row(self, seconds):
         self.times.sort()
         at = lambda share: round(self.times[int((len(self.times) - 1) * share)] * 1000, 1) if self.times else None
-        return {"offered": round(self.sent / seconds, 1), "goodput": round(self.good_in_time / seconds, 1), "refused": round(self.refused / seconds, 1),
-                "late": round(self.late / seconds, 1), "p50_ms": at(0.5), "p99_ms": at(0.99)}
+        a_second = {name: round(getattr(self, name) / seconds, 1) for name in ("sent", "good", "refused", "late")}
+        return {"offered": a_second["sent"], "goodput": a_second["good"], "refused": a_second["refused"], "late": a_second["late"],
+                "p50_ms": at(0.5), "p99_ms": at(0.99)}
 
 
 async def peak(pool, request, seconds, connections=32):
@@ -115,7 +122,9 @@ async def peak(pool, request, seconds, connections=32):
     async def again():
         nonlocal count
         while time.monotonic() < until:
-            count += await pool.ask(request) == 200
+            # Not `count += await ..`: that reads the count before it waits.
+            is_good = await pool.ask(request) == 200
+            count += is_good
 
     await asyncio.gather(*(again() for _ in range(connections)))
     return count / seconds

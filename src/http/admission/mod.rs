@@ -26,6 +26,7 @@ use super::route::Endpoint;
 use crate::config::Config;
 use crate::limits;
 use crate::observe::metrics::Histogram;
+use crate::world::cost::{self, Cost};
 use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 pub use class::Class;
@@ -100,6 +101,8 @@ pub struct Pass {
     admission: Arc<Admission>,
     class: Class,
     caller: Caller,
+    /// What the request has cost: shows whether it makes progress.
+    cost: Arc<Cost>,
 }
 
 impl Pass {
@@ -107,7 +110,7 @@ impl Pass {
     pub fn of(admission: &Arc<Admission>, endpoint: &Endpoint, request: &Request) -> Option<Pass> {
         let (class, database) = class::class_of(endpoint, request.verb)?;
         let caller = caller(request.user.name.as_deref(), request.peer.ip(), database);
-        Some(Pass { admission: Arc::clone(admission), class, caller })
+        Some(Pass { admission: Arc::clone(admission), class, caller, cost: cost::current().unwrap_or_default() })
     }
 
     /// Waits for the turn of a request.
@@ -115,7 +118,7 @@ impl Pass {
     /// # Errors
     /// 503 or 429 where it has none in time.
     pub async fn turn(&self) -> Result<Turn> {
-        self.admission.turn(self.class, self.caller, false).await.map_err(|full| {
+        self.admission.turn(self, false).await.map_err(|full| {
             self.admission.env.metrics().count(self.class.refused());
             match full {
                 Full::Own => Problem::too_many_requests().retry_later(),
@@ -126,7 +129,7 @@ impl Pass {
 
     /// Waits for a turn to go on with an answer that has begun: it is not refused, because that would cut the answer.
     pub async fn go_on(&self) -> Option<Turn> {
-        self.admission.turn(self.class, self.caller, true).await.ok()
+        self.admission.turn(self, true).await.ok()
     }
 }
 
@@ -155,9 +158,8 @@ fn bounds(config: &Config, cores: usize) -> [Bounds; Class::ALL.len()] {
     let wait = Duration::from_millis(config.u64("admission", "wait_ms", limits::ADMISSION_WAIT_MS));
     let busy_wait = Duration::from_millis(config.u64("admission", "busy_wait_ms", limits::ADMISSION_BUSY_WAIT_MS));
     // Without a turn at all nothing would ever be answered.
-    let of = |turns: usize, long| Bounds { turns: turns.max(1), long, queue, wait, busy_wait };
-    let long_queries = queries.saturating_mul(limits::ADMISSION_LONG_QUERIES);
-    [of(documents, usize::MAX), of(queries, long_queries), of(feeds, usize::MAX)]
+    let of = |turns: usize, stalled| Bounds { turns: turns.max(1), stalled, queue, wait, busy_wait };
+    [of(documents, usize::MAX), of(queries, limits::ADMISSION_STALLED_QUERIES), of(feeds, usize::MAX)]
 }
 
 impl Queues {
@@ -183,17 +185,18 @@ impl Admission {
         Arc::new(Admission { env: env.clone(), config: config.clone(), queues })
     }
 
-    async fn turn(self: &Arc<Self>, class: Class, caller: Caller, goes_on: bool) -> std::result::Result<Turn, Full> {
+    async fn turn(self: &Arc<Self>, pass: &Pass, goes_on: bool) -> std::result::Result<Turn, Full> {
+        let Pass { class, caller, ref cost, .. } = *pass;
         let now = self.env.now();
         let (grant, granted) = oneshot::channel();
         let waiter = {
             let mut queues = lock(&self.queues);
             queues.heed(&self.env, &self.config);
             let queue = queues.of(class);
-            if let Some(id) = queue.try_begin(caller, now) {
+            if let Some(id) = queue.try_begin(caller, cost, now) {
                 return Ok(self.turn_of(class, id));
             }
-            let id = queue.wait(caller, goes_on, grant, now)?;
+            let id = queue.wait((caller, cost), goes_on, grant, now)?;
             Waiter { admission: Arc::clone(self), class, caller, id, granted: Some(granted) }
         };
         self.start_next(class);
@@ -259,12 +262,12 @@ impl Waiter {
             if left.is_zero() && granted.is_empty() {
                 return Err(Full::All);
             }
-            match admission.env.timeout(left.min(limits::ADMISSION_LONG), granted).await {
+            match admission.env.timeout(left.min(limits::ADMISSION_STALL), granted).await {
                 Ok(turn) => {
                     self.granted = None;
                     return turn.map_err(|_| Full::All);
                 }
-                // Those that have worked for long by now make way.
+                // Those that make no progress make way.
                 Err(_) => admission.start_next(self.class),
             }
         }

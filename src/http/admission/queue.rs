@@ -1,14 +1,18 @@
 //! The queue of one class of requests: who has a turn, who waits, who is next.
 //!
 //! Callers that wait stand in a ring and are served round robin. A client that has its share of the turns is passed
-//! over while others wait, and so is a database after that. Some turns are kept for clients that have none. A turn that
-//! lasts long counts no more.
+//! over while others wait, and so is a database after that. Some turns are kept for clients that have none. Requests of
+//! one caller are served in the order in which they came; while the queue does not get empty, the latest first: its
+//! client still waits for the answer. A request that makes no progress for a while waits for something itself: its turn
+//! counts no more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits;
 use crate::world::Instant;
+use crate::world::cost::Cost;
 
 /// Whose request it is, as hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +28,8 @@ pub struct Caller {
 pub(super) struct Bounds {
     /// Requests that work at once.
     pub turns: usize,
-    /// Requests beside them that work for long.
-    pub long: usize,
+    /// Requests beside them that wait for something themselves.
+    pub stalled: usize,
     /// Requests that wait.
     pub queue: usize,
     /// How long a request waits.
@@ -93,17 +97,30 @@ struct Waiting<G> {
     id: u64,
     /// Whether it is the next page of an answer that has begun.
     goes_on: bool,
+    cost: Arc<Cost>,
     grant: G,
+}
+
+/// A request that works.
+struct Running {
+    caller: Caller,
+    cost: Arc<Cost>,
+    /// Its progress when it was looked at last.
+    seen: u64,
+    /// When that was.
+    at: Instant,
 }
 
 /// See the module head. `G` is how a request that waits is told.
 pub(super) struct Queue<G> {
     pub bounds: Bounds,
     next: u64,
-    /// Turns that count, in the order in which they began.
-    running: BTreeMap<u64, (Caller, Instant)>,
-    /// Those that do no more.
-    long: BTreeMap<u64, Caller>,
+    /// Turns that count.
+    running: BTreeMap<u64, Running>,
+    /// The same by the time when they were looked at last.
+    looks: BTreeSet<(Instant, u64)>,
+    /// Turns that count no more.
+    stalled: BTreeMap<u64, Caller>,
     clients: Shares,
     databases: Shares,
     lines: BTreeMap<Caller, VecDeque<Waiting<G>>>,
@@ -120,7 +137,8 @@ impl<G> Queue<G> {
             bounds,
             next: 0,
             running: BTreeMap::new(),
-            long: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            stalled: BTreeMap::new(),
             clients: Shares::default(),
             databases: Shares::default(),
             lines: BTreeMap::new(),
@@ -142,13 +160,15 @@ impl<G> Queue<G> {
 
     /// A turn for a request that comes, if it has to wait for none. Nobody waits who could have it:
     /// [`Queue::start_next`] runs whenever a turn ends.
-    pub fn try_begin(&mut self, caller: Caller, now: Instant) -> Option<u64> {
-        self.may_begin(caller).then(|| self.begin(caller, now))
+    pub fn try_begin(&mut self, caller: Caller, cost: &Arc<Cost>, now: Instant) -> Option<u64> {
+        self.may_begin(caller).then(|| self.begin(caller, Arc::clone(cost), now))
     }
 
-    fn begin(&mut self, caller: Caller, now: Instant) -> u64 {
+    fn begin(&mut self, caller: Caller, cost: Arc<Cost>, now: Instant) -> u64 {
         let id = self.number();
-        self.running.insert(id, (caller, now));
+        let seen = cost.progress();
+        self.running.insert(id, Running { caller, cost, seen, at: now });
+        self.looks.insert((now, id));
         self.clients.change(caller.client, |share| share.working += 1);
         self.databases.change(caller.database, |share| share.working += 1);
         id
@@ -157,8 +177,11 @@ impl<G> Queue<G> {
     /// A turn is over. True: requests wait, so that [`Queue::start_next`] may have one to start.
     pub fn end(&mut self, id: u64) -> bool {
         match self.running.remove(&id) {
-            Some((caller, _)) => self.discount(caller),
-            None => drop(self.long.remove(&id)),
+            Some(Running { caller, at, .. }) => {
+                self.looks.remove(&(at, id));
+                self.discount(caller);
+            }
+            None => drop(self.stalled.remove(&id)),
         }
         self.waiting > 0
     }
@@ -170,7 +193,13 @@ impl<G> Queue<G> {
 
     /// Adds a request that waits, and answers its number. `goes_on`: it is part of an answer that has begun, goes ahead
     /// of the others of its caller and is never refused.
-    pub fn wait(&mut self, caller: Caller, goes_on: bool, grant: G, now: Instant) -> Result<u64, Full> {
+    pub fn wait(
+        &mut self,
+        (caller, cost): (Caller, &Arc<Cost>),
+        goes_on: bool,
+        grant: G,
+        now: Instant,
+    ) -> Result<u64, Full> {
         if !goes_on {
             let own = self.clients.0.get(&caller.client).map_or(0, |share| share.waiting);
             if self.waiting >= self.bounds.queue {
@@ -186,7 +215,7 @@ impl<G> Queue<G> {
             self.ring.push_back(caller);
         }
         let at = if goes_on { line.iter().take_while(|other| other.goes_on).count() } else { line.len() };
-        line.insert(at, Waiting { id, goes_on, grant });
+        line.insert(at, Waiting { id, goes_on, cost: Arc::clone(cost), grant });
         self.count_waiting(caller, now);
         Ok(id)
     }
@@ -222,8 +251,12 @@ impl<G> Queue<G> {
 
     /// How long a request may have waited now.
     pub fn limit(&self, now: Instant) -> Duration {
-        let is_busy = self.busy_since.is_some_and(|since| now.since(since) >= limits::ADMISSION_BUSY_AFTER);
+        let is_busy = self.is_busy_for(limits::ADMISSION_BUSY_AFTER, now);
         if is_busy { self.bounds.busy_wait.min(self.bounds.wait) } else { self.bounds.wait }
+    }
+
+    fn is_busy_for(&self, time: Duration, now: Instant) -> bool {
+        self.busy_since.is_some_and(|since| now.since(since) >= time)
     }
 
     /// Gives a turn to the request that is next, if one may have it.
@@ -231,16 +264,18 @@ impl<G> Queue<G> {
         if self.waiting == 0 {
             return None;
         }
-        self.pass_over_long(now);
+        self.look(now);
         let caller = self.ring.remove(self.choose()?)?;
+        let latest_first = self.is_busy_for(limits::ADMISSION_LATEST_AFTER, now);
         let line = self.lines.get_mut(&caller)?;
-        let Waiting { grant, .. } = line.pop_front()?;
+        let goes_on = line.front().is_some_and(|first| first.goes_on);
+        let Waiting { cost, grant, .. } = if latest_first && !goes_on { line.pop_back() } else { line.pop_front() }?;
         if line.is_empty() {
             self.lines.remove(&caller);
         } else {
             self.ring.push_back(caller);
         }
-        let id = self.begin(caller, now);
+        let id = self.begin(caller, cost, now);
         self.uncount_waiting(caller);
         Some((id, grant))
     }
@@ -262,14 +297,22 @@ impl<G> Queue<G> {
         best.map(|(.., at)| at)
     }
 
-    /// Turns that last long count no more, as many as may.
-    fn pass_over_long(&mut self, now: Instant) {
-        while self.long.len() < self.bounds.long
-            && let Some(first) = self.running.first_entry()
-            && now.since(first.get().1) >= limits::ADMISSION_LONG
+    /// Turns of requests that made no progress since they were looked at last count no more, as many as may.
+    fn look(&mut self, now: Instant) {
+        while let Some((at, id)) = self.looks.first().copied()
+            && now.since(at) >= limits::ADMISSION_STALL
         {
-            let (id, (caller, _)) = first.remove_entry();
-            self.long.insert(id, caller);
+            self.looks.remove(&(at, id));
+            let Some(running) = self.running.get_mut(&id) else { continue };
+            let progress = running.cost.progress();
+            if progress != running.seen || self.stalled.len() >= self.bounds.stalled {
+                (running.seen, running.at) = (progress, now);
+                self.looks.insert((now, id));
+                continue;
+            }
+            let caller = running.caller;
+            self.running.remove(&id);
+            self.stalled.insert(id, caller);
             self.discount(caller);
         }
     }

@@ -9,16 +9,26 @@ use futures_util::FutureExt;
 use super::queue::{Bounds, Caller, Full, Queue};
 use super::{Admission, Class, Pass};
 use crate::config::{Config, Setting};
-use crate::limits;
 use crate::observe::metrics::{Counter, Gauge, Histogram};
+use crate::world::cost::Cost;
 use crate::world::{Env, Instant, tokio_host};
 
-fn bounds(turns: usize, long: usize, queue: usize) -> Bounds {
-    Bounds { turns, long, queue, wait: Duration::from_secs(10), busy_wait: Duration::from_secs(1) }
+fn bounds(turns: usize, stalled: usize, queue: usize) -> Bounds {
+    Bounds { turns, stalled, queue, wait: Duration::from_secs(10), busy_wait: Duration::from_secs(1) }
 }
 
 fn caller(client: u64, database: u64) -> Caller {
     Caller { client, database }
+}
+
+type Names = Queue<&'static str>;
+
+fn begin(queue: &mut Names, caller: Caller) -> Option<u64> {
+    queue.try_begin(caller, &Arc::default(), at(0))
+}
+
+fn wait(queue: &mut Names, caller: Caller, name: &'static str) -> Result<u64, Full> {
+    queue.wait((caller, &Arc::default()), false, name, at(0))
 }
 
 fn at(ms: u64) -> Instant {
@@ -26,7 +36,7 @@ fn at(ms: u64) -> Instant {
 }
 
 /// The grants of all that may start, in order.
-fn start(queue: &mut Queue<&'static str>, now: Instant) -> Vec<&'static str> {
+fn start(queue: &mut Names, now: Instant) -> Vec<&'static str> {
     std::iter::from_fn(|| queue.start_next(now).map(|(_, grant)| grant)).collect()
 }
 
@@ -34,14 +44,14 @@ fn start(queue: &mut Queue<&'static str>, now: Instant) -> Vec<&'static str> {
 fn a_client_that_floods_leaves_others_their_turns() {
     let mut queue = Queue::new(bounds(8, 0, 100));
     let flood = caller(1, 1);
-    let turns: Vec<u64> = std::iter::from_fn(|| queue.try_begin(flood, at(0))).collect();
+    let turns: Vec<u64> = std::iter::from_fn(|| begin(&mut queue, flood)).collect();
     assert_eq!(turns.len(), 7, "one is kept");
     for _ in 0..20 {
-        queue.wait(flood, false, "flood", at(0)).unwrap();
+        wait(&mut queue, flood, "flood").unwrap();
     }
-    let modest = queue.try_begin(caller(2, 2), at(0));
-    assert!(modest.is_some() && queue.try_begin(caller(2, 2), at(0)).is_none());
-    queue.wait(caller(2, 2), false, "modest", at(0)).unwrap();
+    let modest = begin(&mut queue, caller(2, 2));
+    assert!(modest.is_some() && begin(&mut queue, caller(2, 2)).is_none());
+    wait(&mut queue, caller(2, 2), "modest").unwrap();
     assert!(start(&mut queue, at(0)).is_empty());
     // The one that has less than its half is next, although others came before, and the kept turn stays.
     for id in &turns[..3] {
@@ -54,11 +64,11 @@ fn a_client_that_floods_leaves_others_their_turns() {
 #[test]
 fn databases_of_one_client_and_clients_of_one_database_are_served_in_turn() {
     let mut queue = Queue::new(bounds(1, 0, 100));
-    let first = queue.try_begin(caller(9, 9), at(0)).unwrap();
+    let first = begin(&mut queue, caller(9, 9)).unwrap();
     for (client, database, name) in
         [(1, 1, "a1"), (1, 1, "a2"), (1, 1, "a3"), (1, 2, "b1"), (1, 2, "b2"), (2, 1, "c1"), (3, 3, "d1")]
     {
-        queue.wait(caller(client, database), false, name, at(0)).unwrap();
+        wait(&mut queue, caller(client, database), name).unwrap();
     }
     let mut order = Vec::new();
     let mut turn = Some(first);
@@ -76,18 +86,18 @@ fn databases_of_one_client_and_clients_of_one_database_are_served_in_turn() {
 #[test]
 fn the_queue_is_bounded_and_no_client_has_all_of_it() {
     let mut queue = Queue::new(bounds(1, 0, 8));
-    queue.try_begin(caller(9, 9), at(0)).unwrap();
+    begin(&mut queue, caller(9, 9)).unwrap();
     for _ in 0..6 {
-        queue.wait(caller(1, 1), false, "", at(0)).unwrap();
+        wait(&mut queue, caller(1, 1), "").unwrap();
     }
-    assert_eq!(queue.wait(caller(1, 2), false, "", at(0)), Err(Full::Own), "in another database, too");
+    assert_eq!(wait(&mut queue, caller(1, 2), ""), Err(Full::Own), "in another database, too");
     for client in [2, 3] {
-        queue.wait(caller(client, 1), false, "", at(0)).unwrap();
+        wait(&mut queue, caller(client, 1), "").unwrap();
     }
-    assert_eq!(queue.wait(caller(4, 1), false, "", at(0)), Err(Full::All));
+    assert_eq!(wait(&mut queue, caller(4, 1), ""), Err(Full::All));
     // An answer that has begun goes on, ahead of the others of its caller.
-    queue.wait(caller(1, 1), true, "page 1", at(0)).unwrap();
-    queue.wait(caller(1, 1), true, "page 2", at(0)).unwrap();
+    queue.wait((caller(1, 1), &Arc::default()), true, "page 1", at(0)).unwrap();
+    queue.wait((caller(1, 1), &Arc::default()), true, "page 2", at(0)).unwrap();
     queue.bounds.turns = 100;
     let started = start(&mut queue, at(0));
     assert_eq!(started.iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), [&"page 1", &"page 2"]);
@@ -95,31 +105,43 @@ fn the_queue_is_bounded_and_no_client_has_all_of_it() {
 }
 
 #[test]
-fn a_turn_that_lasts_long_makes_way_and_only_so_many_do() {
+fn a_request_that_makes_no_progress_makes_way_and_only_so_many_do() {
     let mut queue = Queue::new(bounds(2, 1, 8));
-    let first = queue.try_begin(caller(1, 1), at(0)).unwrap();
-    let second = queue.try_begin(caller(2, 1), at(0)).unwrap();
-    queue.wait(caller(3, 1), false, "third", at(0)).unwrap();
-    queue.wait(caller(4, 1), false, "fourth", at(0)).unwrap();
+    let (scan, blocked) = (Arc::<Cost>::default(), Arc::<Cost>::default());
+    queue.try_begin(caller(1, 1), &scan, at(0)).unwrap();
+    let second = queue.try_begin(caller(2, 1), &blocked, at(0)).unwrap();
+    for (client, name) in [(3, "third"), (4, "fourth")] {
+        wait(&mut queue, caller(client, 1), name).unwrap();
+    }
     assert!(start(&mut queue, at(499)).is_empty());
+    scan.answered(1);
     assert_eq!(start(&mut queue, at(500)), ["third"]);
-    assert!(start(&mut queue, at(5_000)).is_empty(), "one is long already");
-    queue.end(first);
-    // The second one takes its place.
-    assert_eq!(start(&mut queue, at(5_000)), ["fourth"]);
+    assert!(start(&mut queue, at(5_000)).is_empty(), "one is stalled already");
     queue.end(second);
+    assert!(start(&mut queue, at(5_499)).is_empty());
+    // One of the other two takes its place.
+    assert_eq!(start(&mut queue, at(5_500)), ["fourth"]);
     assert_eq!(queue.counts(), (0, 2));
 }
 
 #[test]
-fn waits_are_short_where_the_queue_does_not_get_empty() {
+fn while_the_queue_does_not_get_empty_the_latest_goes_first_and_later_waits_are_short() {
     let mut queue = Queue::new(bounds(1, 0, 8));
-    queue.try_begin(caller(1, 1), at(0)).unwrap();
-    let id = queue.wait(caller(1, 1), false, "", at(0)).unwrap();
-    assert_eq!((queue.limit(at(999)), queue.limit(at(1_000))), (Duration::from_secs(10), Duration::from_secs(1)));
-    assert!(queue.leave(caller(1, 1), id) && !queue.leave(caller(1, 1), id));
-    queue.wait(caller(1, 1), false, "", at(5_000)).unwrap();
-    assert_eq!(queue.limit(at(5_500)), Duration::from_secs(10));
+    let first = begin(&mut queue, caller(1, 1)).unwrap();
+    let id = wait(&mut queue, caller(1, 1), "old").unwrap();
+    for name in ["middle", "new"] {
+        wait(&mut queue, caller(1, 1), name).unwrap();
+    }
+    assert!(queue.end(first));
+    let (second, name) = queue.start_next(at(999)).unwrap();
+    assert_eq!(name, "old");
+    queue.end(second);
+    assert_eq!(queue.start_next(at(1_000)).map(|(_, name)| name), Some("new"));
+    assert_eq!((queue.limit(at(9_999)), queue.limit(at(10_000))), (Duration::from_secs(10), Duration::from_secs(1)));
+    assert!(!queue.leave(caller(1, 1), id), "it has its turn");
+    let last = id + 1;
+    assert!(queue.leave(caller(1, 1), last) && !queue.leave(caller(1, 1), last));
+    assert_eq!(queue.limit(at(10_000)), Duration::from_secs(10));
 }
 
 /// Runs with admission where one query works at once and two wait, for 50 ms.
@@ -133,7 +155,7 @@ fn with_admission<F: Future<Output = ()>>(test: impl FnOnce(Env, Arc<Admission>,
 }
 
 fn pass(admission: &Arc<Admission>, client: u64) -> Pass {
-    Pass { admission: Arc::clone(admission), class: Class::Queries, caller: caller(client, 1) }
+    Pass { admission: Arc::clone(admission), class: Class::Queries, caller: caller(client, 1), cost: Arc::default() }
 }
 
 #[test]
@@ -190,9 +212,3 @@ trait PolledOnce: Future + Unpin + Sized {
 }
 
 impl<F: Future + Unpin> PolledOnce for F {}
-
-#[test]
-fn dozens_at_once_are_not_refused_on_any_machine() {
-    let most = limits::ADMISSION_QUERIES_MIN * (1 + limits::ADMISSION_LONG_QUERIES);
-    assert!(most >= 160 && limits::ADMISSION_BUSY_WAIT_MS > limits::ADMISSION_LONG.as_millis() as u64);
-}
