@@ -2,6 +2,7 @@
 //!
 //! Limits that users may change have a configuration key beside them; the value here is the default.
 
+mod admission;
 mod authentication;
 mod between_nodes;
 mod cluster;
@@ -26,6 +27,7 @@ mod selectors;
 mod storage;
 mod views;
 
+pub use admission::*;
 pub use authentication::*;
 pub use between_nodes::*;
 pub use cluster::*;

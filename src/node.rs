@@ -14,6 +14,7 @@ use crate::coordinator::topology::peers::{ClusterPeers, Peers};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
 use crate::document::security::ADMINS_ONLY;
+use crate::http::admission::Admission;
 use crate::http::assets::Forms;
 use crate::http::forward::Forwarded;
 use crate::http::handle::cluster::setup as cluster_setup;
@@ -135,6 +136,7 @@ impl Node {
             collator: Collator::new(),
             replicator,
             uuids: Uuids::new(env, config),
+            admission: Admission::new(env, config),
             bodies: crate::http::bodies::Bodies::new(),
             answers: Arc::default(),
             streams: Streams::new(env.clone()),

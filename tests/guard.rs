@@ -16,6 +16,8 @@ mod metrics;
 mod monitoring;
 #[path = "guard/node.rs"]
 mod node;
+#[path = "guard/overload.rs"]
+mod overload;
 #[path = "guard/page.rs"]
 mod page;
 #[path = "guard/peruser.rs"]

@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::{Notify, oneshot};
 
 use super::Context;
+use super::admission::{AtWork, Pass};
 use super::bodies::Share;
 use super::body::{ChunkSource, Left, RequestBody};
 use super::cors;
@@ -57,11 +58,13 @@ struct Told {
     is_audited: bool,
     /// The kind of the request.
     endpoint: &'static str,
+    /// What the pages of its answer wait with for their turns.
+    pass: Option<Pass>,
 }
 
 impl Default for Told {
     fn default() -> Told {
-        Told { renewed: None, user: None, is_audited: false, endpoint: "refused" }
+        Told { renewed: None, user: None, is_audited: false, endpoint: "refused", pass: None }
     }
 }
 
@@ -116,7 +119,7 @@ pub async fn answer(
     if let (true, Some(source)) = (has_body && !parts.headers.contains_key(http::header::EXPECT), source) {
         skip_rest(&context, source).await;
     }
-    let Told { renewed, user, is_audited, endpoint } = told;
+    let Told { renewed, user, is_audited, endpoint, pass } = told;
     reply = with_cookies(&context, (&parts.headers, secure), renewed, reply);
     jsonp::wrap(&mut reply, callback.as_deref());
     finish(&context, &parts, (&id, &location), &mut reply);
@@ -125,7 +128,7 @@ pub async fn answer(
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line, is_audited);
     let slow = Slow::of(&context, &line, endpoint, (began, cost));
-    let mut response = into_response(&context, (peer, parts.extensions.remove()), held, reply, slow);
+    let mut response = into_response(&context, (peer, parts.extensions.remove(), pass), held, reply, slow);
     if is_named {
         response.extensions_mut().insert(NamedUser);
     }
@@ -150,7 +153,8 @@ fn with_cookies(
 }
 
 /// What is checked before the handler, in this order: the framing, the target, credentials, the outermost door, the
-/// path, rights on the server, the method. `told`: what the answer and its lines in the log need to know of it.
+/// path, rights on the server, the method; then the request waits for its turn. `told`: what the answer and its lines
+/// in the log need to know of it.
 async fn checked(
     context: &Context,
     parts: &http::request::Parts,
@@ -190,7 +194,23 @@ async fn checked(
         let document = context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
         request.body.take_documents(document);
     }
-    handle(context, endpoint, request).await
+    told.pass = Pass::of(&context.admission, &endpoint, &request);
+    let Some(at_work) = told.pass.clone().map(AtWork::new) else { return handle(context, endpoint, request).await };
+    if begins_with_body(&endpoint, &request) {
+        request.body.begin_then(Arc::clone(&at_work));
+    } else {
+        at_work.begin().await?;
+    }
+    let reply = handle(context, endpoint, request).await;
+    at_work.end();
+    reply
+}
+
+/// Whether the handler reads the body before it does anything else that takes long. An attachment is written as it
+/// comes; the other methods have handlers that read no body.
+fn begins_with_body(endpoint: &Endpoint, request: &Request) -> bool {
+    let is_attachment = matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..)));
+    matches!(request.verb, Verb::Post | Verb::Put) && request.body.length() != Some(0) && !is_attachment
 }
 
 /// What two servers in a row could understand differently is refused: no host (RFC 9112, 3.2), two hosts, and codings
@@ -396,13 +416,13 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
 /// connection of a streamed answer.
 fn into_response(
     context: &Context,
-    (peer, cut): (SocketAddr, Option<Cut>),
+    (peer, cut, pass): (SocketAddr, Option<Cut>, Option<Pass>),
     held: Option<Share>,
     mut reply: Reply,
     slow: Slow,
 ) -> http::Response<Body> {
     if let Some(streamed) = &reply.held {
-        context.streams.enter(peer.ip(), cut.unwrap_or_default().0, streamed);
+        context.streams.enter(peer.ip(), cut.unwrap_or_default().0, pass, streamed);
     }
     let body = match reply.body {
         ReplyBody::Full(_)

@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::oneshot;
 
+use super::admission::AtWork;
 use super::bodies::{Bodies, Share};
 use super::json_meter::JsonMeter;
 use super::problem::{Problem, Result};
@@ -49,6 +50,8 @@ pub struct RequestBody {
     waited: Duration,
     /// Who gets what is left of it.
     unread: Option<oneshot::Sender<Left>>,
+    /// The request, where its turn begins once the body is there.
+    at_work: Option<Arc<AtWork>>,
 }
 
 /// What is left of a body when its handler is done.
@@ -93,6 +96,7 @@ impl RequestBody {
             held: None,
             waited: Duration::ZERO,
             unread: None,
+            at_work: None,
         }
     }
 
@@ -114,6 +118,7 @@ impl RequestBody {
             held: None,
             waited: Duration::ZERO,
             unread: None,
+            at_work: None,
         }
     }
 
@@ -188,6 +193,11 @@ impl RequestBody {
         self
     }
 
+    /// The turn of the request begins once the body is there.
+    pub fn begin_then(&mut self, at_work: Arc<AtWork>) {
+        self.at_work = Some(at_work);
+    }
+
     /// From now on, chunks are unzipped.
     pub fn inflate(&mut self) {
         self.inflater = Some(Inflater::new());
@@ -197,7 +207,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// What [`RequestBody::refuse`] was told; 413 beyond the limit, 400 for a cut body or one that is not gzip, 408
-    /// when the client sends nothing for long.
+    /// when the client sends nothing for long, 503 and 429 where the request has no turn in time.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>> {
         self.check()?;
         loop {
@@ -282,6 +292,9 @@ impl RequestBody {
             Some(Err(_)) => Err(Problem::bad_request("The request body ended too early.")),
             None => {
                 self.source = None;
+                if let Some(at_work) = self.at_work.take() {
+                    at_work.begin().await?;
+                }
                 Ok(None)
             }
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 
+use super::admission::Admission;
 use super::assets::Forms;
 use super::bodies::Bodies;
 use super::problem::Result;
@@ -39,6 +40,8 @@ pub struct Context {
     pub replicator: Arc<Replicator>,
     /// Makes identifiers for `_uuids` and for documents without an id.
     pub uuids: Uuids,
+    /// The queues of requests.
+    pub admission: Arc<Admission>,
     /// The memory that request bodies share.
     pub bodies: Arc<Bodies>,
     /// The memory of answers that wait to be taken.

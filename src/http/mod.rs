@@ -1,9 +1,11 @@
 //! HTTP: bytes to typed requests, answers to bytes. No decisions are taken here.
 //!
 //! `server` accepts connections, `answer` makes the checks that hold for all endpoints, `route` names the endpoint,
+//! `admission` has the request wait for its turn,
 //! `request` and `query` read, a handler in `handle` calls the layer below, `response` and `problem` print. Only
 //! `problem` maps errors to statuses.
 
+pub mod admission;
 mod answer;
 pub mod assets;
 pub mod bodies;

@@ -138,6 +138,12 @@ impl Problem {
         Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason)
     }
 
+    /// 429 `too_many_requests`: a client asks for more at once than its share.
+    pub fn too_many_requests() -> Problem {
+        let reason = "Too many requests of this user or address at once.";
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason)
+    }
+
     /// 501 `not_implemented`.
     pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Problem {
         Problem::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)

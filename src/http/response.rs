@@ -217,6 +217,11 @@ impl ChunkSink {
         self.held.room(shows_docs).await
     }
 
+    /// What the body holds: for a wait beside which something is written.
+    pub fn held(&self) -> Arc<Held> {
+        Arc::clone(&self.held)
+    }
+
     /// A page was read that takes so many bytes until it is written.
     pub fn page(&self, bytes: usize) {
         self.held.page(bytes);

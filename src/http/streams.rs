@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::admission::{Pass, Turn};
 use super::by_address::ByAddress;
 use super::problem::{Problem, Result};
 use crate::limits;
@@ -129,8 +130,10 @@ impl Streams {
         lock(&self.table).held
     }
 
-    /// Counts an answer to a client at `address` from now on. `cut` is told when its connection is to be cut.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, cut: Arc<Notify>, held: &Held) {
+    /// Counts an answer to a client at `address` from now on. `cut` is told when its connection is to be cut, `pass` is
+    /// what its further pages wait with for their turns.
+    pub fn enter(self: &Arc<Self>, address: IpAddr, cut: Arc<Notify>, pass: Option<Pass>, held: &Held) {
+        *lock(&held.pass) = pass;
         let mut table = lock(&self.table);
         let id = table.next;
         table.next += 1;
@@ -186,6 +189,10 @@ pub struct Held {
     own: Mutex<Own>,
     /// Where it is counted, once it is on its way.
     place: Mutex<Option<(Arc<Streams>, u64)>>,
+    /// What pages wait with for their turns, once it is on its way: the first ones are read within that of the request.
+    pass: Mutex<Option<Pass>>,
+    /// The turn of the page that is being read.
+    turn: Mutex<Option<Turn>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,25 +220,31 @@ impl Held {
         lock(&self.place).clone()
     }
 
-    /// The page that was written is done with; waits for room for the next one. `shows_docs`: its rows come with
-    /// documents.
+    /// The page that was written is done with; waits for room for the next one, then for the turn to read it.
+    /// `shows_docs`: its rows come with documents.
     ///
     /// # Errors
-    /// 503 where there is none for long.
+    /// 503 where there is no room for long.
     pub async fn room(&self, shows_docs: bool) -> Result<()> {
         self.page(0);
         let expected = match self.own().largest {
             0 if shows_docs => limits::HTTP_STREAM_PAGE_BYTES,
             largest => largest.clamp(limits::HTTP_CHUNK_BYTES, limits::HTTP_STREAM_PAGE_BYTES),
         };
-        match self.place() {
-            Some((streams, id)) => streams.room(id, expected).await,
-            None => Ok(()),
+        let Some((streams, id)) = self.place() else { return Ok(()) };
+        streams.room(id, expected).await?;
+        let pass = lock(&self.pass).clone();
+        if let Some(pass) = pass {
+            let turn = pass.go_on().await;
+            *lock(&self.turn) = turn;
         }
+        Ok(())
     }
 
     /// A page was read that takes so many bytes until it is written.
     pub fn page(&self, bytes: usize) {
+        let turn = lock(&self.turn).take();
+        drop(turn);
         let before = {
             let mut own = lock(&self.own);
             own.largest = own.largest.max(bytes);
@@ -299,7 +312,7 @@ mod tests {
 
     fn stream(streams: &Arc<Streams>, n: u8) -> (Held, Arc<Notify>) {
         let (held, cut) = (Held::default(), Arc::<Notify>::default());
-        streams.enter(at(n), Arc::clone(&cut), &held);
+        streams.enter(at(n), Arc::clone(&cut), None, &held);
         (held, cut)
     }
 
@@ -359,7 +372,7 @@ mod tests {
         let held = Held::default();
         held.page(10);
         held.written(5);
-        streams.enter(at(1), Arc::default(), &held);
+        streams.enter(at(1), Arc::default(), None, &held);
         assert_eq!(streams.held_bytes(), 15);
         held.taken(3);
         held.page(1);

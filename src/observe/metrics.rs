@@ -85,6 +85,12 @@ metrics! {
         FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
         ShardsCompacted = "settee/compaction/shards", "shards that were compacted";
         SlowRequests = "settee/slow_requests", "requests above log/slow_request_ms";
+        DocumentsWaited = "settee/admission/documents_waited", "requests for documents that waited for their turn";
+        QueriesWaited = "settee/admission/queries_waited", "queries that waited for their turn";
+        FeedsWaited = "settee/admission/feeds_waited", "pages of feeds that waited for their turn";
+        DocumentsRefused = "settee/admission/documents_refused", "requests for documents refused for want of a turn";
+        QueriesRefused = "settee/admission/queries_refused", "queries refused for want of a turn";
+        FeedsRefused = "settee/admission/feeds_refused", "feeds refused for want of a turn";
     }
 }
 
@@ -94,6 +100,9 @@ metrics! {
         ChangesClients = "couchdb/httpd/clients_requesting_changes", "number of clients for continuous _changes";
         Connections = "settee/connections/open", "connections of clients now";
         PasswordsWaiting = "settee/auth/passwords_waiting", "passwords being checked or waiting for it";
+        DocumentsWaiting = "settee/admission/documents_waiting", "requests for documents that wait for their turn";
+        QueriesWaiting = "settee/admission/queries_waiting", "queries that wait for their turn";
+        FeedsWaiting = "settee/admission/feeds_waiting", "pages of feeds that wait for their turn";
     }
 }
 
@@ -107,6 +116,7 @@ metrics! {
         FindTime = "mango/query_time", "length of time processing a mango query";
         SyncTime = "fsync/time", "microseconds to call fsync";
         FlushTime = "settee/flush/time", "length of a flush of a store file";
+        AdmissionWait = "settee/admission/wait_time", "wait of requests that waited for their turn and had it";
     }
 }
 

@@ -59,10 +59,21 @@ impl Cost {
         }
     }
 
+    /// A number that grows whenever something is noted.
+    pub fn progress(&self) -> u64 {
+        let Spent { ranges, rows, steps, calls, bytes, .. } = self.spent();
+        [ranges, rows, steps, calls, bytes].into_iter().fold(0, u64::wrapping_add)
+    }
+
     /// Bytes of the answer were made.
     pub fn answered(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
+}
+
+/// What the request of this task has cost so far; `None` outside of one.
+pub fn current() -> Option<Arc<Cost>> {
+    COST.try_with(Arc::clone).ok()
 }
 
 fn note(add: impl FnOnce(&Cost)) {

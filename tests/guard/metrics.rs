@@ -82,11 +82,12 @@ fn use_replications(served: &Served) {
 
 /// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
 /// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
-/// seconds, and only there while it has some. Replicas, flushes and slow requests have tests of
-/// their own.
-const ELSEWHERE: [&str; 12] = [
+/// seconds, and only there while it has some. Replicas, flushes, slow requests and admission
+/// have tests of their own.
+const ELSEWHERE: [&str; 13] = [
     "/couch_log/",
     "/httpd_status_codes/",
+    "/settee/admission/",
     "/settee/damaged_",
     "/settee/replaced_",
     "/settee/cluster/",

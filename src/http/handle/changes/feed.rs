@@ -172,9 +172,10 @@ impl<P: Print> Writer<P> {
         self.sink.flush().await
     }
 
-    /// The next page, once there is memory for it.
+    /// The next page, once there is memory for it and it has its turn.
     async fn page(&mut self, changes: &mut Changes) -> Result<Option<Vec<ChangeRow>>> {
-        self.sink.room(self.delivery.print.shows_docs()).await?;
+        let (held, shows_docs) = (self.sink.held(), self.delivery.print.shows_docs());
+        self.with_signs(async move { held.room(shows_docs).await }).await??;
         let page = self.with_signs(changes.next()).await??;
         self.sink.page(page.as_deref().map_or(0, weight));
         Ok(page)

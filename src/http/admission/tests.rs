@@ -1,0 +1,214 @@
+//! Fairness, bounds, and clients that leave.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::queue::{Bounds, Caller, Full, Queue};
+use super::{Admission, Class, Pass};
+use crate::config::{Config, Setting};
+use crate::observe::metrics::{Counter, Gauge, Histogram};
+use crate::world::cost::Cost;
+use crate::world::{Env, Instant, tokio_host};
+
+fn bounds(turns: usize, stalled: usize, queue: usize) -> Bounds {
+    Bounds { turns, stalled, queue, wait: Duration::from_secs(10), busy_wait: Duration::from_secs(1) }
+}
+
+fn caller(client: u64, database: u64) -> Caller {
+    Caller { client, database }
+}
+
+type Names = Queue<&'static str>;
+
+fn begin(queue: &mut Names, caller: Caller) -> Option<u64> {
+    queue.try_begin(caller, &Arc::default(), at(0))
+}
+
+fn wait(queue: &mut Names, caller: Caller, name: &'static str) -> Result<u64, Full> {
+    queue.wait((caller, &Arc::default()), false, name, at(0))
+}
+
+fn at(ms: u64) -> Instant {
+    Instant(Duration::from_millis(ms))
+}
+
+/// The grants of all that may start, in order.
+fn start(queue: &mut Names, now: Instant) -> Vec<&'static str> {
+    std::iter::from_fn(|| queue.start_next(now).map(|(_, grant)| grant)).collect()
+}
+
+#[test]
+fn a_client_that_floods_leaves_others_their_turns() {
+    let mut queue = Queue::new(bounds(8, 0, 100));
+    let flood = caller(1, 1);
+    let turns: Vec<u64> = std::iter::from_fn(|| begin(&mut queue, flood)).collect();
+    assert_eq!(turns.len(), 7, "one is kept");
+    for _ in 0..20 {
+        wait(&mut queue, flood, "flood").unwrap();
+    }
+    let modest = begin(&mut queue, caller(2, 2));
+    assert!(modest.is_some() && begin(&mut queue, caller(2, 2)).is_none());
+    wait(&mut queue, caller(2, 2), "modest").unwrap();
+    assert!(start(&mut queue, at(0)).is_empty());
+    // The one that has less than its half is next, although others came before, and the kept turn stays.
+    for id in &turns[..3] {
+        queue.end(*id);
+    }
+    assert_eq!(start(&mut queue, at(0)), ["modest", "flood"]);
+    assert_eq!(queue.counts(), (19, 7));
+}
+
+#[test]
+fn databases_of_one_client_and_clients_of_one_database_are_served_in_turn() {
+    let mut queue = Queue::new(bounds(1, 0, 100));
+    let first = begin(&mut queue, caller(9, 9)).unwrap();
+    for (client, database, name) in
+        [(1, 1, "a1"), (1, 1, "a2"), (1, 1, "a3"), (1, 2, "b1"), (1, 2, "b2"), (2, 1, "c1"), (3, 3, "d1")]
+    {
+        wait(&mut queue, caller(client, database), name).unwrap();
+    }
+    let mut order = Vec::new();
+    let mut turn = Some(first);
+    while let Some(id) = turn.take() {
+        queue.end(id);
+        if let Some((id, name)) = queue.start_next(at(0)) {
+            order.push(name);
+            turn = Some(id);
+        }
+    }
+    assert_eq!(order, ["a1", "b1", "c1", "d1", "a2", "b2", "a3"]);
+    assert_eq!(queue.counts(), (0, 0));
+}
+
+#[test]
+fn the_queue_is_bounded_and_no_client_has_all_of_it() {
+    let mut queue = Queue::new(bounds(1, 0, 8));
+    begin(&mut queue, caller(9, 9)).unwrap();
+    for _ in 0..6 {
+        wait(&mut queue, caller(1, 1), "").unwrap();
+    }
+    assert_eq!(wait(&mut queue, caller(1, 2), ""), Err(Full::Own), "in another database, too");
+    for client in [2, 3] {
+        wait(&mut queue, caller(client, 1), "").unwrap();
+    }
+    assert_eq!(wait(&mut queue, caller(4, 1), ""), Err(Full::All));
+    // An answer that has begun goes on, ahead of the others of its caller.
+    queue.wait((caller(1, 1), &Arc::default()), true, "page 1", at(0)).unwrap();
+    queue.wait((caller(1, 1), &Arc::default()), true, "page 2", at(0)).unwrap();
+    queue.bounds.turns = 100;
+    let started = start(&mut queue, at(0));
+    assert_eq!(started.iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), [&"page 1", &"page 2"]);
+    assert_eq!((started.len(), started[0]), (10, "page 1"));
+}
+
+#[test]
+fn a_request_that_makes_no_progress_makes_way_and_only_so_many_do() {
+    let mut queue = Queue::new(bounds(2, 1, 8));
+    let (scan, blocked) = (Arc::<Cost>::default(), Arc::<Cost>::default());
+    queue.try_begin(caller(1, 1), &scan, at(0)).unwrap();
+    let second = queue.try_begin(caller(2, 1), &blocked, at(0)).unwrap();
+    for (client, name) in [(3, "third"), (4, "fourth")] {
+        wait(&mut queue, caller(client, 1), name).unwrap();
+    }
+    assert!(start(&mut queue, at(499)).is_empty());
+    scan.answered(1);
+    assert_eq!(start(&mut queue, at(500)), ["third"]);
+    assert!(start(&mut queue, at(5_000)).is_empty(), "one is stalled already");
+    queue.end(second);
+    assert!(start(&mut queue, at(5_499)).is_empty());
+    // One of the other two takes its place.
+    assert_eq!(start(&mut queue, at(5_500)), ["fourth"]);
+    assert_eq!(queue.counts(), (0, 2));
+}
+
+#[test]
+fn while_the_queue_does_not_get_empty_the_latest_goes_first_and_later_waits_are_short() {
+    let mut queue = Queue::new(bounds(1, 0, 8));
+    let first = begin(&mut queue, caller(1, 1)).unwrap();
+    let id = wait(&mut queue, caller(1, 1), "old").unwrap();
+    for name in ["middle", "new"] {
+        wait(&mut queue, caller(1, 1), name).unwrap();
+    }
+    assert!(queue.end(first));
+    let (second, name) = queue.start_next(at(999)).unwrap();
+    assert_eq!(name, "old");
+    queue.end(second);
+    assert_eq!(queue.start_next(at(1_000)).map(|(_, name)| name), Some("new"));
+    assert_eq!((queue.limit(at(9_999)), queue.limit(at(10_000))), (Duration::from_secs(10), Duration::from_secs(1)));
+    assert!(!queue.leave(caller(1, 1), id), "it has its turn");
+    let last = id + 1;
+    assert!(queue.leave(caller(1, 1), last) && !queue.leave(caller(1, 1), last));
+    assert_eq!(queue.limit(at(10_000)), Duration::from_secs(10));
+}
+
+/// Runs with admission where one query works at once and two wait, for 50 ms.
+fn with_admission<F: Future<Output = ()>>(test: impl FnOnce(Env, Arc<Admission>, Config) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let env = tokio_host::env(runtime.handle().clone());
+    let settings = ["queries=1", "queue=4", "wait_ms=50"].map(|s| Setting::parse(&format!("admission/{s}")).unwrap());
+    let config = Config::in_memory(&env, settings.to_vec());
+    let admission = Admission::new(&env, &config);
+    runtime.block_on(test(env, admission, config));
+}
+
+fn pass(admission: &Arc<Admission>, client: u64) -> Pass {
+    Pass { admission: Arc::clone(admission), class: Class::Queries, caller: caller(client, 1), cost: Arc::default() }
+}
+
+#[test]
+fn who_has_no_turn_in_time_is_told_to_come_back_and_who_has_many_places_has_less() {
+    with_admission(|env, admission, _| async move {
+        let turn = pass(&admission, 1).turn().await.ok().unwrap();
+        let late = pass(&admission, 1).turn().await.err().unwrap();
+        assert_eq!((late.status.as_u16(), late.headers[0].1.to_str().unwrap()), (503, "1"));
+        let own = pass(&admission, 1);
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(own.turn())).collect();
+        assert!(waiting.iter_mut().all(|turn| turn.now_or_never_by_ref().is_none()));
+        assert_eq!(env.metrics().level(Gauge::QueriesWaiting), 3);
+        let beyond = own.turn().await.err().unwrap();
+        assert_eq!((beyond.status.as_u16(), &*beyond.error), (429, "too_many_requests"));
+        // Other classes have turns of their own.
+        let read = Pass { class: Class::Documents, ..pass(&admission, 1) };
+        assert!(read.turn().now_or_never().is_some());
+        drop(waiting);
+        assert_eq!(env.metrics().level(Gauge::QueriesWaiting), 0);
+        drop(turn);
+        assert!(pass(&admission, 1).turn().now_or_never().is_some());
+        let metrics = env.metrics();
+        assert_eq!((metrics.counted(Counter::QueriesWaited), metrics.counted(Counter::QueriesRefused)), (4, 2));
+        assert_eq!(metrics.distribution(Histogram::AdmissionWait).n(), 0);
+    });
+}
+
+#[test]
+fn a_client_that_left_is_out_of_the_queue_and_its_turn_goes_to_the_next() {
+    with_admission(|_, admission, config| async move {
+        let turn = pass(&admission, 1).turn().await.ok().unwrap();
+        let (first, second) = (pass(&admission, 2), pass(&admission, 3));
+        let (mut gone, mut next) = (Box::pin(first.turn()), Box::pin(second.turn()));
+        assert!(gone.now_or_never_by_ref().is_none() && next.now_or_never_by_ref().is_none());
+        // It is given a turn that it does not take any more.
+        drop(turn);
+        drop(gone);
+        let turn = next.await.ok().unwrap();
+        let mut page = Box::pin(first.go_on());
+        assert!(page.now_or_never_by_ref().is_none());
+        // Limits that are changed count from the next request on.
+        config.set(("admission", "queries"), "3", false).await.unwrap();
+        assert!(second.turn().await.is_ok());
+        drop(turn);
+        assert!(page.await.is_some(), "no page is refused");
+    });
+}
+
+/// Polls once, and again later.
+trait PolledOnce: Future + Unpin + Sized {
+    fn now_or_never_by_ref(&mut self) -> Option<Self::Output> {
+        self.now_or_never()
+    }
+}
+
+impl<F: Future + Unpin> PolledOnce for F {}

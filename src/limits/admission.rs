@@ -1,0 +1,39 @@
+//! Limits of admission: how many requests of a class work at once, how many wait for their turn, and for how long.
+
+use std::time::Duration;
+
+/// Queries that work at once for each processor (`admission/queries`): enough to keep processors busy while some wait
+/// for the disk. More of them would each take longer and be no more in a second.
+pub const ADMISSION_QUERIES_PER_CORE: usize = 4;
+/// At least so many, whatever the machine has.
+pub const ADMISSION_QUERIES_MIN: usize = 8;
+/// Queries beside these that wait for something themselves: an index that is built, another node. Each takes memory.
+/// Reads and writes of documents and pages of feeds have no such bound but the number of connections.
+pub const ADMISSION_STALLED_QUERIES: usize = 512;
+/// Default of `admission/documents`: reads and writes of documents that work at once. Writes share syncs, so that many
+/// of them at once cost little more than a few.
+pub const ADMISSION_DOCUMENTS: u64 = 256;
+/// Default of `admission/feeds`: pages of feeds that are read at once. A feed that waits for changes has no turn.
+pub const ADMISSION_FEEDS: u64 = 256;
+/// Default of `admission/queue`: requests of a class that wait for their turn. As many as there are connections.
+pub const ADMISSION_QUEUE: u64 = 2048;
+/// A client may have so many of the places of a queue, as a numerator over [`ADMISSION_QUEUE_PARTS`].
+pub const ADMISSION_QUEUE_OWN: usize = 3;
+/// See [`ADMISSION_QUEUE_OWN`].
+pub const ADMISSION_QUEUE_PARTS: usize = 4;
+/// One turn in so many is kept for clients that have none.
+pub const ADMISSION_KEPT_PART: usize = 8;
+/// Default of `admission/wait_ms`: how long a request waits for its turn, in milliseconds: a burst of dozens of slow
+/// requests is answered in whole.
+pub const ADMISSION_WAIT_MS: u64 = 10_000;
+/// Default of `admission/busy_wait_ms`: the same once the queue has not been empty for [`ADMISSION_BUSY_AFTER`], in
+/// milliseconds. Clients are told soon then that they have to come back.
+pub const ADMISSION_BUSY_WAIT_MS: u64 = 1_000;
+/// A queue that has not been empty for so long does not come of a burst. Not below `admission/wait_ms`.
+pub const ADMISSION_BUSY_AFTER: Duration = Duration::from_secs(10);
+/// While the queue has not been empty for so long, the latest request of a caller is served first: the client of an
+/// early one may have left, or leaves before its answer is there.
+pub const ADMISSION_LATEST_AFTER: Duration = Duration::from_secs(1);
+/// Time without progress after which a request that works keeps others from their turn no longer. Longer than the steps
+/// of a scan take while all turns are in use. Also the time between two looks of those that wait.
+pub const ADMISSION_STALL: Duration = Duration::from_millis(500);
