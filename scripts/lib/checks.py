@@ -91,7 +91,9 @@ def default_steps():
         # After the tests: both builds leave their programs in the same place.
         Step("sim-build", "build", f"{BUILD}/sim-tests.json --features sim", behind=("tests",)),
         Step("simulator", "build", "bash scripts/lib/build-optimised simulator", ("sim-build",)),
-        Step("sim-tests", "compute", f"{TESTS} --built target/checks/sim-tests.json", ("sim-build",)),
+        Step("sim-tests", "compute", f"{TESTS} --built target/checks/sim-tests.json --but seeds", ("sim-build",)),
+        # These have the simulator run whole plans, and take the optimised one.
+        Step("sim-plans", "compute", f"{TESTS} --built target/checks/sim-tests.json --only seeds", simulator),
         Step("seeds", "compute", f"{SIMULATOR} run --seeds ${{SEEDS:-300}}", simulator),
         Step("cluster-seeds", "compute", f"{SIMULATOR} run --cluster --seeds ${{CLUSTER_SEEDS:-50}}", simulator),
         Step("two-clusters", "compute", f"{SIMULATOR} run --scene two-clusters --seeds ${{PAIR_SEEDS:-10}}", simulator),

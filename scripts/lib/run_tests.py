@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Builds the test programs of the workspace with cargo and runs several of them at once.
 
-usage: scripts/lib/run_tests.py [--build LIST | --built LIST] [--lint] [--threads N] [--at-once N]
+usage: scripts/lib/run_tests.py [--build LIST | --built LIST] [--lint] [--only NAME | --but NAME] [--threads N] [--at-once N]
                                 [cargo arguments, e.g. --features sim]
 
 --build LIST: builds only, and writes to the file LIST which programs there are.
 --built LIST: runs those, without cargo, so that it does not wait for another build that holds cargo's lock.
+--only NAME, --but NAME: runs the program of this name alone, or all others.
 --lint: clippy compiles the workspace. It is the compiler with more lints, so that no other pass is needed for them.
 
 `cargo test` runs one program after the other, with one thread per processor. Most tests of settee wait for a disk, a
@@ -70,6 +71,9 @@ def main():
     which.add_argument("--build", metavar="LIST", type=pathlib.Path)
     which.add_argument("--built", metavar="LIST", type=pathlib.Path)
     parser.add_argument("--lint", action="store_true")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--only", metavar="NAME")
+    some.add_argument("--but", metavar="NAME")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--at-once", type=int, default=3)
     options, arguments = parser.parse_known_args()
@@ -78,6 +82,7 @@ def main():
         options.build.write_text(json.dumps(found))
         print(f"{len(found)} test programs built")
         return 0
+    found = [one for one in found if one[0] == (options.only or one[0]) and one[0] != options.but]
     totals = [0, 0, 0]
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
         runs = [pool.submit(run, program, options.threads) for program in found]
