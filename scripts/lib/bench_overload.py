@@ -21,7 +21,7 @@ import node
 
 DOCS = 2_000
 PATIENCE_S = 2.0
-# Before each measurement: until the queues are as they stay (`ADMISSION_BUSY_AFTER`, and the wait that follows).
+# Before each measurement: until the queues are as they stay (`admission/wait_ms`).
 WARM_S = 12.0
 SHARES = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 AIM = 0.8

@@ -55,7 +55,7 @@ const OPEN: &[&str] = &["admins", "jwt_keys", "query_servers", "vhosts"];
 
 /// The keys of each section, by kind.
 const OPTIONS: &[(&str, Kind, &[&str])] = &[
-    ("admission", Number, &["documents", "queries", "feeds", "queue", "wait_ms", "busy_wait_ms"]),
+    ("admission", Number, &["documents", "queries", "feeds", "queue", "wait_ms"]),
     ("attachments", Number, &["compression_level"]),
     ("attachments", Text, &["compressible_types"]),
     ("chttpd", Port, &["port"]),

@@ -206,11 +206,13 @@ async fn checked(
     reply
 }
 
-/// Whether the handler reads the body before it does anything else that takes long. An attachment is written as it
-/// comes; the other methods have handlers that read no body.
+/// Whether the handler reads the body before it does anything else that takes long. Attachments, also those of a
+/// multipart body, are written as they come; the other methods have handlers that read no body.
 fn begins_with_body(endpoint: &Endpoint, request: &Request) -> bool {
     let is_attachment = matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..)));
-    matches!(request.verb, Verb::Post | Verb::Put) && request.body.length() != Some(0) && !is_attachment
+    let is_multipart = request.header("content-type").is_some_and(|media| media.trim_start().starts_with("multipart/"));
+    let has_body = matches!(request.verb, Verb::Post | Verb::Put) && request.body.length() != Some(0);
+    has_body && !is_attachment && !is_multipart
 }
 
 /// What two servers in a row could understand differently is refused: no host (RFC 9112, 3.2), two hosts, and codings

@@ -26,14 +26,10 @@ pub const ADMISSION_KEPT_PART: usize = 8;
 /// Default of `admission/wait_ms`: how long a request waits for its turn, in milliseconds: a burst of dozens of slow
 /// requests is answered in whole.
 pub const ADMISSION_WAIT_MS: u64 = 10_000;
-/// Default of `admission/busy_wait_ms`: the same once the queue has not been empty for [`ADMISSION_BUSY_AFTER`], in
-/// milliseconds. Clients are told soon then that they have to come back.
-pub const ADMISSION_BUSY_WAIT_MS: u64 = 1_000;
-/// A queue that has not been empty for so long does not come of a burst. Not below `admission/wait_ms`.
-pub const ADMISSION_BUSY_AFTER: Duration = Duration::from_secs(10);
-/// While the queue has not been empty for so long, the latest request of a caller is served first: the client of an
-/// early one may have left, or leaves before its answer is there.
-pub const ADMISSION_LATEST_AFTER: Duration = Duration::from_secs(1);
+/// Once the earliest request of a caller has waited for so long, its latest is served first: served in the order in
+/// which they came, each would be answered when its client has given up. Longer than clients that send a request after
+/// each answer wait on many connections: of these each is to be served.
+pub const ADMISSION_LATEST_AFTER: Duration = Duration::from_secs(3);
 /// Time without progress after which a request that works keeps others from their turn no longer. Longer than the steps
 /// of a scan take while all turns are in use. Also the time between two looks of those that wait.
 pub const ADMISSION_STALL: Duration = Duration::from_millis(500);

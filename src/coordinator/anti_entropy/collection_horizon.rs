@@ -280,7 +280,7 @@ impl TombstoneCollection<'_> {
         proposal: Proposal<Tombstone>,
     ) -> Result<WrittenDown, ShardError> {
         match self.takes_part(place).await? {
-            true => copy.shard.propose(by, proposal, self.aged_up_to(copy).await?).await,
+            true => copy.shard.propose(by, proposal, self.aged_up_to(copy, true).await?).await,
             false => Ok(WrittenDown::Refused),
         }
     }
@@ -293,7 +293,7 @@ impl TombstoneCollection<'_> {
         tombstones: &[Tombstone],
     ) -> Result<WrittenDown, ShardError> {
         match self.takes_part(place).await? {
-            true => copy.shard.expects(tombstones, self.aged_up_to(copy).await?).await,
+            true => copy.shard.expects(tombstones, self.aged_up_to(copy, false).await?).await,
             false => Ok(WrittenDown::Refused),
         }
     }

@@ -33,6 +33,9 @@ pub struct Retention {
 /// What holds back the collection of a range: a word for it, and the node that it is about.
 pub type Hindrance = (&'static str, Option<String>);
 
+/// The word for tombstones that some copy has not had for long enough.
+const NOT_OLD_ENOUGH: &str = "not_old_enough";
+
 /// Of one range.
 #[derive(Default)]
 struct Outlook {
@@ -67,6 +70,9 @@ impl TombstoneCollection<'_> {
                 out.held_back_by.entry(hindrance).or_default().push(layout.map.range(range).to_string());
             }
         }
+        if tombstones == 0 {
+            out.held_back_by.retain(|(reason, _), _| *reason != NOT_OLD_ENOUGH);
+        }
         out.collectable = dry_run.then_some((sum, is_all));
         Ok(out)
     }
@@ -89,7 +95,7 @@ impl TombstoneCollection<'_> {
         if self.children(range).await?.is_some() {
             held.push(("range_is_split", None));
         }
-        // Who is away is not waited for.
+        // A node that is away is not waited for.
         if !held.is_empty() {
             return Ok(Outlook { held_back_by: held, collectable: 0, is_all: true });
         }
@@ -102,7 +108,7 @@ impl TombstoneCollection<'_> {
                     out.is_all = told.is_all;
                     tombstones = told.tombstones;
                     if told.unread == 0 {
-                        held.push(("not_old_enough", None));
+                        held.push((NOT_OLD_ENOUGH, None));
                     }
                 }
                 Ok(_) => {}
@@ -112,7 +118,7 @@ impl TombstoneCollection<'_> {
         for node in nodes.iter().skip(1).filter(|_| !tombstones.is_empty() && held.is_empty()) {
             match self.expected_on(layout, range, node, &tombstones).await {
                 Ok(WrittenDown::Done) => continue,
-                Ok(WrittenDown::NotOldEnough) => held.push(("not_old_enough", Some(node.to_string()))),
+                Ok(WrittenDown::NotOldEnough) => held.push((NOT_OLD_ENOUGH, Some(node.to_string()))),
                 Ok(WrittenDown::Refused) => held.push(("node_lacks_tombstones", Some(node.to_string()))),
                 Err(error) => held.push((of_failed(error)?, Some(node.to_string()))),
             }

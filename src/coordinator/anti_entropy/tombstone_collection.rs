@@ -43,6 +43,9 @@ struct Marks {
     /// What is up to this position is old enough.
     #[serde(default)]
     aged: u64,
+    /// How old that is at least, in milliseconds.
+    #[serde(default)]
+    age_ms: u64,
     /// Tombstones up to this position were collected, or are not to be.
     scanned: u64,
 }
@@ -276,9 +279,11 @@ impl TombstoneCollection<'_> {
     }
 
     /// The position of a copy up to which it has had everything for long enough to collect it.
-    pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnCopy) -> Result<u64, ShardError> {
+    /// `notes`: whether a mark is noted where the last one is old enough.
+    pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnCopy, notes: bool) -> Result<u64, ShardError> {
         Ok(match self.tombstone_age() {
-            Some(age) => self.marks(own, age).await?.aged,
+            Some(age) if notes => self.marks(own, age).await?.aged,
+            Some(age) => self.marks_now(own, read_marks(own).await?, age).aged,
             // The database keeps them, whatever a node says that has yet to hear of it.
             None if self.known.auto_purge().is_some() => 0,
             None => read_marks(own).await?.aged.min(own.replica_position().position),
@@ -328,11 +333,16 @@ impl Marks {
     /// They at a time, where the copy stands at a position.
     fn at(self, now_ms: u64, here: u64, age: Duration) -> Marks {
         let mut marks = Marks { aged: self.aged.min(here), scanned: self.scanned.min(here), ..self };
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        // What was old enough for a shorter period is yet to be so for a longer one.
+        if age_ms > marks.age_ms {
+            (marks.aged, marks.age_ms) = (marks.aged.min(marks.scanned), age_ms);
+        }
         // A clock that went back, or a position that this disk never reached, say nothing.
         let is_void = marks.at_ms > now_ms || marks.position > here;
-        let is_old = !is_void && u128::from(now_ms - marks.at_ms) >= age.as_millis();
+        let is_old = !is_void && now_ms - marks.at_ms >= age_ms;
         if is_old {
-            marks.aged = marks.position;
+            (marks.aged, marks.age_ms) = (marks.position, age_ms);
         }
         if is_void || is_old && here > marks.position {
             (marks.position, marks.at_ms) = (here, now_ms);
@@ -397,14 +407,23 @@ mod tests {
     #[test]
     fn what_a_copy_had_at_a_mark_is_old_once_that_is() {
         let marks = Marks::default().at(1000, 5, AGE);
-        assert_eq!(marks, Marks { position: 5, at_ms: 1000, aged: 0, scanned: 0 });
+        assert_eq!(marks, Marks { position: 5, at_ms: 1000, aged: 0, age_ms: 100, scanned: 0 });
         assert_eq!(marks.at(1099, 9, AGE), marks);
         let marks = marks.at(1100, 9, AGE);
-        assert_eq!(marks, Marks { position: 9, at_ms: 1100, aged: 5, scanned: 0 });
+        assert_eq!(marks, Marks { position: 9, at_ms: 1100, aged: 5, age_ms: 100, scanned: 0 });
         assert_eq!(marks.at(1200, 9, AGE), Marks { aged: 9, ..marks }, "nothing came since");
         let marks = Marks { scanned: 5, ..marks };
         assert_eq!(marks.at(900, 9, AGE), Marks { at_ms: 900, ..marks }, "the clock went back");
-        let restored = Marks { position: 3, at_ms: 1150, aged: 3, scanned: 3 };
+        let restored = Marks { position: 3, at_ms: 1150, aged: 3, age_ms: 100, scanned: 3 };
         assert_eq!(marks.at(1150, 3, AGE), restored, "it was at that position never");
+    }
+
+    #[test]
+    fn what_was_old_enough_for_a_shorter_period_is_not_so_for_a_longer_one() {
+        let short = Marks { position: 9, at_ms: 1100, aged: 5, age_ms: 100, scanned: 2 };
+        let long = short.at(1150, 9, 10 * AGE);
+        assert_eq!(long, Marks { aged: 2, age_ms: 1000, ..short });
+        assert_eq!(long.at(2100, 9, 10 * AGE).aged, 9);
+        assert_eq!(Marks { aged: 5, ..long }.at(1150, 9, AGE), Marks { aged: 5, ..long }, "and the other way round");
     }
 }

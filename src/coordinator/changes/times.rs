@@ -15,7 +15,7 @@ pub type RangeTimes = (String, Vec<(String, Vec<(u64, u64)>)>);
 
 impl Feeds<'_> {
     /// How many changes there were in each bin, by range and node, in seconds since the Unix epoch. Nodes that are away
-    /// are left out.
+    /// or of an older version are left out.
     ///
     /// # Errors
     /// When none of a range can be asked.
@@ -34,14 +34,15 @@ impl Feeds<'_> {
             Ok((node.to_string(), times.histogram()))
         };
         let (mut told, mut failed) = (Vec::new(), ShardError::NoCopy { copies: nodes.len() });
+        let mut is_older = false;
         for answer in join_all(nodes.iter().cloned().map(ask)).await {
             match answer {
                 Ok(times) => told.push(times),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) => failed = error,
-                Err(_) => {}
+                Err(error) => is_older |= is_of_later_build(&error),
             }
         }
-        if told.is_empty() { Err(failed) } else { Ok((layout.map.range(range).to_string(), told)) }
+        if told.is_empty() && !is_older { Err(failed) } else { Ok((layout.map.range(range).to_string(), told)) }
     }
 
     /// Has all replicas forget it; a feed since a time begins at the beginning then.

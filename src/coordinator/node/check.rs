@@ -56,7 +56,7 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
                     add(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
                 }
             }
-            owned.extend(made_anew(view));
+            owned.extend(being_rebuilt(view));
             strangers(view, &owned, &mut report);
             Ok(report)
         })
@@ -111,7 +111,7 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
 }
 
 /// Damaged shards whose copies are rebuilt (`rebuild`): their faults are known.
-fn made_anew(view: &dyn View) -> BTreeSet<u64> {
+fn being_rebuilt(view: &dyn View) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     scan_around(view, KeyRange::prefix(&record::rebuild_prefix()), &mut |row| {
         let mark = row.ok().and_then(|(_, value)| serde_json::from_slice::<serde_json::Value>(value).ok());

@@ -153,7 +153,12 @@ impl Coordinator {
             let Some(last) = names.last().cloned() else { break };
             after = Some(last);
             let room = limits::NOT_COMPARED_DATABASES - found.len();
-            found.extend(names.into_iter().filter(is_shared).take(room));
+            let others = names
+                .into_iter()
+                .filter(|name| !found.contains(name) && is_shared(name))
+                .take(room)
+                .collect::<Vec<_>>();
+            found.extend(others);
         }
         found
     }

@@ -65,6 +65,7 @@ fn class_in_database(at: &InDatabase, verb: Verb) -> Option<Class> {
         InDatabase::Database if matches!(verb, Verb::Put | Verb::Delete) => None,
         InDatabase::Changes => Some(Class::Feeds),
         InDatabase::List(_) | InDatabase::Queries(_) | InDatabase::BulkGet => Some(Class::Queries),
+        InDatabase::AutoPurge | InDatabase::TimeSeq if verb == Verb::Get => Some(Class::Queries),
         InDatabase::Mango(path) if path.first().is_some_and(|first| first == "_find") => Some(Class::Queries),
         // The state of a partition itself is a sum that is kept.
         InDatabase::Partition(path) if path.len() > 1 => Some(Class::Queries),
@@ -84,7 +85,26 @@ fn class_in_database(at: &InDatabase, verb: Verb) -> Option<Class> {
         | InDatabase::Attachment(..)
         | InDatabase::Local(_)
         | InDatabase::TempView => Some(Class::Documents),
-        _ => None,
+        InDatabase::Compact(_)
+        | InDatabase::ViewCleanup
+        | InDatabase::SearchCleanup
+        | InDatabase::NouveauCleanup
+        | InDatabase::EnsureFullCommit
+        | InDatabase::Security
+        | InDatabase::RevsLimit
+        | InDatabase::PurgedInfosLimit
+        | InDatabase::AutoPurge
+        | InDatabase::TimeSeq
+        | InDatabase::Shards
+        | InDatabase::ShardsOf(_)
+        | InDatabase::SyncShards
+        | InDatabase::Snapshot
+        | InDatabase::Restore
+        | InDatabase::LocalWithoutId
+        | InDatabase::LocalAttachment
+        | InDatabase::NotText
+        | InDatabase::AttachmentNotText
+        | InDatabase::PartitionNotText => None,
     }
 }
 

@@ -156,9 +156,8 @@ fn bounds(config: &Config, cores: usize) -> [Bounds; Class::ALL.len()] {
     let feeds = count(config.u64("admission", "feeds", limits::ADMISSION_FEEDS));
     let queue = count(config.u64("admission", "queue", limits::ADMISSION_QUEUE));
     let wait = Duration::from_millis(config.u64("admission", "wait_ms", limits::ADMISSION_WAIT_MS));
-    let busy_wait = Duration::from_millis(config.u64("admission", "busy_wait_ms", limits::ADMISSION_BUSY_WAIT_MS));
     // Without a turn at all nothing would ever be answered.
-    let of = |turns: usize, stalled| Bounds { turns: turns.max(1), stalled, queue, wait, busy_wait };
+    let of = |turns: usize, stalled| Bounds { turns: turns.max(1), stalled, queue, wait };
     [of(documents, usize::MAX), of(queries, limits::ADMISSION_STALLED_QUERIES), of(feeds, usize::MAX)]
 }
 
@@ -256,7 +255,7 @@ impl Waiter {
         let (admission, began) = (Arc::clone(&self.admission), self.admission.env.now());
         loop {
             let now = admission.env.now();
-            let limit = lock(&admission.queues).of(self.class).limit(now);
+            let limit = lock(&admission.queues).of(self.class).bounds.wait;
             let left = if goes_on { Duration::MAX } else { limit.saturating_sub(now.since(began)) };
             let Some(granted) = self.granted.as_mut() else { return Err(Full::All) };
             if left.is_zero() && granted.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Callers that wait stand in a ring and are served round robin. A client that has its share of the turns is passed
 //! over while others wait, and so is a database after that. Some turns are kept for clients that have none. Requests of
-//! one caller are served in the order in which they came; while the queue does not get empty, the latest first: its
+//! one caller are served in the order in which they came; once the earliest has waited for long, the latest first: its
 //! client still waits for the answer. A request that makes no progress for a while waits for something itself: its turn
 //! counts no more.
 
@@ -34,8 +34,6 @@ pub(super) struct Bounds {
     pub queue: usize,
     /// How long a request waits.
     pub wait: Duration,
-    /// The same while the queue does not get empty.
-    pub busy_wait: Duration,
 }
 
 impl Bounds {
@@ -95,6 +93,7 @@ impl Shares {
 /// A request that waits.
 struct Waiting<G> {
     id: u64,
+    came: Instant,
     /// Whether it is the next page of an answer that has begun.
     goes_on: bool,
     cost: Arc<Cost>,
@@ -127,8 +126,6 @@ pub(super) struct Queue<G> {
     /// Callers that wait, in the order in which they are served.
     ring: VecDeque<Caller>,
     waiting: usize,
-    /// Since when the queue has not been empty.
-    busy_since: Option<Instant>,
 }
 
 impl<G> Queue<G> {
@@ -144,7 +141,6 @@ impl<G> Queue<G> {
             lines: BTreeMap::new(),
             ring: VecDeque::new(),
             waiting: 0,
-            busy_since: None,
         }
     }
 
@@ -215,25 +211,21 @@ impl<G> Queue<G> {
             self.ring.push_back(caller);
         }
         let at = if goes_on { line.iter().take_while(|other| other.goes_on).count() } else { line.len() };
-        line.insert(at, Waiting { id, goes_on, cost: Arc::clone(cost), grant });
-        self.count_waiting(caller, now);
+        line.insert(at, Waiting { id, came: now, goes_on, cost: Arc::clone(cost), grant });
+        self.count_waiting(caller);
         Ok(id)
     }
 
-    fn count_waiting(&mut self, caller: Caller, now: Instant) {
+    fn count_waiting(&mut self, caller: Caller) {
         self.clients.change(caller.client, |share| share.waiting += 1);
         self.databases.change(caller.database, |share| share.waiting += 1);
         self.waiting += 1;
-        self.busy_since.get_or_insert(now);
     }
 
     fn uncount_waiting(&mut self, caller: Caller) {
         self.clients.change(caller.client, |share| share.waiting -= 1);
         self.databases.change(caller.database, |share| share.waiting -= 1);
         self.waiting -= 1;
-        if self.waiting == 0 {
-            self.busy_since = None;
-        }
     }
 
     /// A request waits no more; false where it had its turn meanwhile.
@@ -249,16 +241,6 @@ impl<G> Queue<G> {
         true
     }
 
-    /// How long a request may have waited now.
-    pub fn limit(&self, now: Instant) -> Duration {
-        let is_busy = self.is_busy_for(limits::ADMISSION_BUSY_AFTER, now);
-        if is_busy { self.bounds.busy_wait.min(self.bounds.wait) } else { self.bounds.wait }
-    }
-
-    fn is_busy_for(&self, time: Duration, now: Instant) -> bool {
-        self.busy_since.is_some_and(|since| now.since(since) >= time)
-    }
-
     /// Gives a turn to the request that is next, if one may have it.
     pub fn start_next(&mut self, now: Instant) -> Option<(u64, G)> {
         if self.waiting == 0 {
@@ -266,10 +248,10 @@ impl<G> Queue<G> {
         }
         self.look(now);
         let caller = self.ring.remove(self.choose()?)?;
-        let latest_first = self.is_busy_for(limits::ADMISSION_LATEST_AFTER, now);
         let line = self.lines.get_mut(&caller)?;
-        let goes_on = line.front().is_some_and(|first| first.goes_on);
-        let Waiting { cost, grant, .. } = if latest_first && !goes_on { line.pop_back() } else { line.pop_front() }?;
+        let is_late = |first: &Waiting<G>| !first.goes_on && now.since(first.came) >= limits::ADMISSION_LATEST_AFTER;
+        let latest_first = line.front().is_some_and(is_late);
+        let Waiting { cost, grant, .. } = if latest_first { line.pop_back() } else { line.pop_front() }?;
         if line.is_empty() {
             self.lines.remove(&caller);
         } else {

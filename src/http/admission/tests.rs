@@ -14,7 +14,7 @@ use crate::world::cost::Cost;
 use crate::world::{Env, Instant, tokio_host};
 
 fn bounds(turns: usize, stalled: usize, queue: usize) -> Bounds {
-    Bounds { turns, stalled, queue, wait: Duration::from_secs(10), busy_wait: Duration::from_secs(1) }
+    Bounds { turns, stalled, queue, wait: Duration::from_secs(10) }
 }
 
 fn caller(client: u64, database: u64) -> Caller {
@@ -125,23 +125,53 @@ fn a_request_that_makes_no_progress_makes_way_and_only_so_many_do() {
 }
 
 #[test]
-fn while_the_queue_does_not_get_empty_the_latest_goes_first_and_later_waits_are_short() {
+fn once_the_earliest_has_waited_for_long_the_latest_goes_first() {
     let mut queue = Queue::new(bounds(1, 0, 8));
     let first = begin(&mut queue, caller(1, 1)).unwrap();
     let id = wait(&mut queue, caller(1, 1), "old").unwrap();
-    for name in ["middle", "new"] {
+    for name in ["older", "middle", "new"] {
         wait(&mut queue, caller(1, 1), name).unwrap();
     }
     assert!(queue.end(first));
-    let (second, name) = queue.start_next(at(999)).unwrap();
+    let (second, name) = queue.start_next(at(2_999)).unwrap();
     assert_eq!(name, "old");
     queue.end(second);
-    assert_eq!(queue.start_next(at(1_000)).map(|(_, name)| name), Some("new"));
-    assert_eq!((queue.limit(at(9_999)), queue.limit(at(10_000))), (Duration::from_secs(10), Duration::from_secs(1)));
+    let (third, name) = queue.start_next(at(3_000)).unwrap();
+    assert_eq!(name, "new");
+    queue.wait((caller(1, 1), &Arc::default()), true, "page", at(3_000)).unwrap();
+    queue.end(third);
+    assert_eq!(queue.start_next(at(4_000)).map(|(_, name)| name), Some("page"), "an answer that has begun");
     assert!(!queue.leave(caller(1, 1), id), "it has its turn");
-    let last = id + 1;
-    assert!(queue.leave(caller(1, 1), last) && !queue.leave(caller(1, 1), last));
-    assert_eq!(queue.limit(at(10_000)), Duration::from_secs(10));
+    let next = id + 1;
+    assert!(queue.leave(caller(1, 1), next) && !queue.leave(caller(1, 1), next));
+}
+
+/// Each of 100 connections sends its next request when it has its answer: nobody waits longer than a round takes.
+#[test]
+fn clients_that_send_after_each_answer_are_all_served_however_long_the_queue_is_not_empty() {
+    let mut queue: Queue<usize> = Queue::new(bounds(8, 0, 2_048));
+    let mut came = vec![0; 100];
+    let mut working = std::collections::VecDeque::new();
+    for connection in 0..came.len() {
+        match queue.try_begin(caller(1, 1), &Arc::default(), at(0)) {
+            Some(id) => working.push_back((id, connection)),
+            None => {
+                queue.wait((caller(1, 1), &Arc::default()), false, connection, at(0)).unwrap();
+            }
+        }
+    }
+    let mut longest = 0;
+    for now in (10..60_000).step_by(10) {
+        let (id, connection) = working.pop_front().unwrap();
+        queue.end(id);
+        queue.wait((caller(1, 1), &Arc::default()), false, connection, at(now)).unwrap();
+        came[connection] = now;
+        while let Some((id, connection)) = queue.start_next(at(now)) {
+            longest = longest.max(now - came[connection]);
+            working.push_back((id, connection));
+        }
+    }
+    assert!(longest < 1_500, "{longest} ms");
 }
 
 /// Runs with admission where one query works at once and two wait, for 50 ms.

@@ -427,7 +427,7 @@ async fn a_dry_run_tells_what_the_next_round_takes_and_what_holds_it_back() {
         assert!(!all_lack(&cluster, "a").await, "{told:?}");
         for at in 0..3 {
             let own = cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap();
-            cluster.db(at).collection().aged_up_to(&own).await.unwrap();
+            cluster.db(at).collection().aged_up_to(&own, true).await.unwrap();
         }
         false
     })
