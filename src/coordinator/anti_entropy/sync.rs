@@ -104,10 +104,13 @@ impl Coordinator {
                 Ok(()) => {
                     // Seen from there this one may never have been away, so that nothing was asked for.
                     self.remind(Arc::clone(node));
-                    self.spread_system_databases().await;
+                    let all_begun = self.spread_system_databases().await;
                     if context.compared(node, begun) {
                         tracing::info!("this node is in sync with all nodes that are up");
                         self.tell_state();
+                    }
+                    if !all_begun {
+                        self.spread_later(node).await;
                     }
                     return;
                 }
@@ -118,6 +121,19 @@ impl Coordinator {
                 }
             }
             context.env.sleep(limits::MEET_PAUSE).await;
+        }
+    }
+
+    /// Begins later what could not be begun when a node was met, as where both changed a map at once.
+    async fn spread_later(&self, node: &Arc<str>) {
+        let context = self.context();
+        let mut pause = limits::MOVE_PAUSE;
+        while pause <= limits::REBALANCE_PAUSE_MAX {
+            context.env.sleep(pause).await;
+            if !context.peers.is_up(node) || self.spread_system_databases().await {
+                return;
+            }
+            pause *= 2;
         }
     }
 

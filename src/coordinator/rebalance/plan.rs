@@ -322,8 +322,10 @@ impl Coordinator {
         begun
     }
 
-    /// Has the databases that every node needs get their copies, when this node holds their first one.
-    pub(in crate::coordinator) async fn spread_system_databases(&self) {
+    /// Has the databases that every node needs get their copies, when this node holds their first one. Answers whether
+    /// all moves that this takes could be begun.
+    pub(in crate::coordinator) async fn spread_system_databases(&self) -> bool {
+        let mut all_begun = true;
         let request = RebalanceRequest {
             databases: Some(EVERYWHERE.map(str::to_owned).into()),
             needed_only: true,
@@ -334,9 +336,10 @@ impl Coordinator {
                 .database(&wanted.db)
                 .is_ok_and(|db| db.replicas().nodes_of(wanted.number).first() == Some(&self.context().node));
             if is_first && wanted.from.is_none() {
-                self.begin_planned(&wanted).await;
+                all_begun &= self.begin_planned(&wanted).await;
             }
         }
+        all_begun
     }
 }
 

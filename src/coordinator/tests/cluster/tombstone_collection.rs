@@ -165,7 +165,9 @@ async fn a_restored_copy_does_not_bring_back_what_was_collected_and_keeps_what_i
         }
     }
     assert!(all_lack(&cluster, "a").await);
-    // And it takes part again.
+    // And it takes part again, with the period of the others.
+    let config = cluster.nodes[2].coordinator.config();
+    config.set(("settee", "tombstone_days"), "0.00002", false).await.unwrap();
     bury(&cluster, 1, "c").await;
     collected(&cluster, "c").await;
 }
