@@ -513,3 +513,46 @@ fn no_path_of_a_machine_and_no_registry_host() {
     }
     report("stands alone: nothing committed needs a place outside the repository", &breaches);
 }
+
+/// The anchor that a heading of a page has, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .to_lowercase()
+        .chars()
+        .filter(kept)
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+/// What the links of a Markdown text name, but for addresses.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()
+}
+
+#[test]
+fn links_of_pages_lead_to_files_and_headings() {
+    let mut files = Vec::new();
+    ["docs", "conformance", "scripts", "sim"].iter().for_each(|dir| walk(&root().join(dir), &mut files));
+    files.push(root().join("README.md"));
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let (mut breaches, mut count) = (Vec::new(), 0);
+    for path in &files {
+        let text = fs::read_to_string(path).expect("a readable page");
+        for link in links(&text) {
+            count += 1;
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.with_file_name("").join(file) };
+            let has_heading = |text: String| text.lines().any(|line| line.starts_with('#') && anchor(line) == heading);
+            let leads = target.exists() && (heading.is_empty() || fs::read_to_string(&target).is_ok_and(has_heading));
+            if !leads {
+                breaches.push(format!("{}: {link}", relative(path)));
+            }
+        }
+    }
+    report("Links lead to files and headings.", &breaches);
+    assert!(count > 100, "{count}");
+}
