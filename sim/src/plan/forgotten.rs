@@ -119,7 +119,7 @@ mod tests {
         let failure =
             |number| run_plan(Plan::of_scene(Scene::Forgotten, number), Some(Plant::Node(Mutation::ForgetEarly)));
         // Where the node that proposes is the one that is cut off nothing is forgotten.
-        let caught = (0..12).find_map(|number| failure(number).failure.map(|failure| failure.invariant));
+        let caught = (0..20).find_map(|number| failure(number).failure.map(|failure| failure.invariant));
         assert_eq!(caught, Some("I7"));
     }
 }
