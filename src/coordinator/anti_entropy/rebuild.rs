@@ -91,18 +91,14 @@ pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>, wor
         news.borrow_and_update();
         let Some(coordinator) = weak.upgrade() else { return };
         let run = worker.begin();
-        let mut failures = Vec::new();
-        let waits = coordinator.rebuild_all(&mut failures).await;
-        failures.iter().for_each(|failure| worker.failed(failure));
+        let waiting = coordinator.rebuild_all().await;
+        waiting.iter().for_each(|why| worker.failed(why));
         drop(run);
         drop(coordinator);
-        match waits {
-            true => drop(env.timeout(limits::REBUILD_PAUSE, news.changed()).await),
-            false => {
-                if news.changed().await.is_err() {
-                    return;
-                }
-            }
+        if !waiting.is_empty() {
+            drop(env.timeout(limits::REBUILD_PAUSE, news.changed()).await);
+        } else if news.changed().await.is_err() {
+            return;
         }
     }
 }
@@ -130,24 +126,23 @@ impl Coordinator {
         damaged.len() as u64
     }
 
-    /// Goes on with copies that are being rebuilt, and begins with those that are damaged. Answers whether some wait,
-    /// and adds why to `failures`.
-    pub(in crate::coordinator) async fn rebuild_all(&self, failures: &mut Vec<String>) -> bool {
+    /// Goes on with copies that are being rebuilt, and begins with those that are damaged. Answers why some wait.
+    pub(in crate::coordinator) async fn rebuild_all(&self) -> Vec<String> {
         if mutated(Mutation::DamageStays) {
-            return false;
+            return Vec::new();
         }
-        let waits = self.rebuild_begun(failures).await;
-        self.rebuild_late(failures).await || waits
+        let mut waiting = self.rebuild_begun().await;
+        waiting.extend(self.rebuild_late().await);
+        waiting
     }
 
     /// As [`Coordinator::rebuild_all`], up to where the copies count again.
-    pub(in crate::coordinator) async fn rebuild_begun(&self, failures: &mut Vec<String>) -> bool {
-        let mut waits = false;
+    pub(in crate::coordinator) async fn rebuild_begun(&self) -> Vec<String> {
+        let mut waiting = Vec::new();
         for (shard, why) in self.storage().damaged_shards() {
             if let Err(Waits(why)) = self.begin_rebuild(shard, &why).await {
                 self.context().status.rebuilds.tell(shard, &why);
-                failures.push(format!("shard {shard}: {why}"));
-                waits = true;
+                waiting.push(format!("shard {shard}: {why}"));
             }
         }
         let mut by_file: BTreeMap<u64, Vec<Mark>> = BTreeMap::new();
@@ -155,8 +150,7 @@ impl Coordinator {
             Ok(marks) => marks.into_iter().for_each(|mark| by_file.entry(mark.damaged).or_default().push(mark)),
             Err(error) => {
                 tracing::warn!(%error, "copies are not rebuilt yet");
-                failures.push(error.to_string());
-                waits = true;
+                waiting.push(error.to_string());
             }
         }
         for (shard, marks) in by_file {
@@ -168,11 +162,10 @@ impl Coordinator {
                     why,
                     "a copy is not filled yet"
                 );
-                failures.push(format!("{}, range {}: {why}", marks[0].name, marks[0].range));
-                waits = true;
+                waiting.push(format!("{}, range {}: {why}", marks[0].name, marks[0].range));
             }
         }
-        waits
+        waiting
     }
 
     /// The range whose copy here has that shard.
@@ -301,9 +294,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Applies what was written while copies were filled that count again; answers whether some wait.
-    pub(in crate::coordinator) async fn rebuild_late(&self, failures: &mut Vec<String>) -> bool {
-        let (context, mut waits) = (self.context(), false);
+    /// Applies what was written while copies were filled that count again; answers why some wait.
+    pub(in crate::coordinator) async fn rebuild_late(&self) -> Vec<String> {
+        let (context, mut waiting) = (self.context(), Vec::new());
         let late: Vec<(u64, (String, usize))> =
             context.status.rebuilds.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
         for (fresh, (name, range)) in late {
@@ -319,12 +312,11 @@ impl Coordinator {
                 }
                 Err(error) => {
                     tracing::info!(database = name, range, %error, "a copy that was rebuilt is not in sync yet");
-                    failures.push(format!("{name}, range {range}: {error}"));
-                    waits = true;
+                    waiting.push(format!("{name}, range {range}: {error}"));
                 }
             }
         }
-        waits
+        waiting
     }
 }
 

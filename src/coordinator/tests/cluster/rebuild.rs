@@ -131,7 +131,7 @@ async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
     cluster.cut(&[2]);
     eventually(|| async {
         cluster.db(0).replicas().own_copy(0).await.is_err()
-            && cluster.nodes[0].coordinator.rebuild_all(&mut Vec::new()).await
+            && !cluster.nodes[0].coordinator.rebuild_all().await.is_empty()
     })
     .await;
     assert_eq!(shard(&cluster, 0), damaged, "a node is away");
@@ -140,7 +140,7 @@ async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
     for at in [0, 1] {
         let coordinator = &cluster.nodes[at].coordinator;
         eventually(|| async {
-            cluster.db(at).replicas().own_copy(0).await.is_err() && coordinator.rebuild_all(&mut Vec::new()).await
+            cluster.db(at).replicas().own_copy(0).await.is_err() && !coordinator.rebuild_all().await.is_empty()
         })
         .await;
     }
@@ -153,7 +153,7 @@ async fn the_only_copy_is_never_made_anew() {
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
     assert!(cluster.db(0).replicas().own_copy(0).await.is_err());
-    assert!(!cluster.nodes[0].coordinator.rebuild_all(&mut Vec::new()).await, "there is nothing to wait for");
+    assert!(cluster.nodes[0].coordinator.rebuild_all().await.is_empty(), "there is nothing to wait for");
     assert_eq!(shard(&cluster, 0), damaged);
     assert!(store_file(&cluster.nodes[0].world, damaged).exists());
 }
@@ -232,7 +232,7 @@ async fn begin(cluster: &Cluster, range: usize) {
 }
 
 async fn filled(cluster: &Cluster) {
-    eventually(|| async { !cluster.nodes[0].coordinator.rebuild_all(&mut Vec::new()).await }).await;
+    eventually(|| async { cluster.nodes[0].coordinator.rebuild_all().await.is_empty() }).await;
 }
 
 async fn split(cluster: &Cluster, by: usize) {
@@ -338,7 +338,7 @@ async fn a_copy_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
     begin(&cluster, 0).await;
     let (coordinator, node) = (&cluster.nodes[0].coordinator, Arc::clone(&cluster.nodes[0].coordinator.context().node));
-    eventually(|| async { !coordinator.rebuild_begun(&mut Vec::new()).await }).await;
+    eventually(|| async { coordinator.rebuild_begun().await.is_empty() }).await;
     assert!(cluster.db(0).replicas().own_copy(0).await.is_ok(), "it counts");
     for other in &cluster.nodes {
         assert_eq!(other.coordinator.context().rank(&node), Some(1));
@@ -348,7 +348,7 @@ async fn a_copy_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_
     }
     let late = write(&cluster.db(0), "late", "{}", None).await;
     assert!(matches!(late, Err(WriteError::Conflict)), "{late:?}");
-    eventually(|| async { !coordinator.rebuild_late(&mut Vec::new()).await }).await;
+    eventually(|| async { coordinator.rebuild_late().await.is_empty() }).await;
     assert_eq!(own_leaves(&cluster.db(0), "late").await.len(), 1);
     cluster.settle().await;
 }
@@ -374,12 +374,11 @@ async fn a_range_gets_its_damaged_copy_back_where_another_one_is_damaged_while_i
     for key in keys_of(&cluster.nodes[1].world, &cluster.db(1), b'h').await {
         spoil(&cluster.nodes[1].world, key, Some(vec![0xff; 3])).await;
     }
-    let mut failures = Vec::new();
-    assert!(cluster.nodes[0].coordinator.rebuild_all(&mut failures).await, "it waits");
-    assert!(failures.iter().any(|failure| failure.starts_with("db, range 0: ")), "{failures:?}");
+    let waiting = cluster.nodes[0].coordinator.rebuild_all().await;
+    assert!(waiting.iter().any(|why| why.starts_with("db, range 0: ")), "it waits: {waiting:?}");
     assert_eq!(shard(&cluster, 0), damaged);
     assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1);
-    assert!(!cluster.nodes[0].coordinator.rebuild_all(&mut Vec::new()).await, "nothing is begun");
+    assert!(cluster.nodes[0].coordinator.rebuild_all().await.is_empty(), "nothing is begun");
 }
 
 /// What the first file alone had was given up: the copy in its place was taken for the one to be recovered.
