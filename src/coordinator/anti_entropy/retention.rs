@@ -10,7 +10,7 @@ use crate::coordinator::anti_entropy::TombstoneCollection;
 use crate::coordinator::replica::calls::{Collectable, CollectableOf, Expects};
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::is_of_later_build;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::ReadError;
 use crate::limits;
 use crate::shard::{ShardError, Tombstone, WrittenDown};
@@ -81,17 +81,7 @@ impl TombstoneCollection<'_> {
     /// tombstones for long enough.
     async fn outlook(self, layout: &Layout, range: usize, list: bool) -> Result<Outlook, ShardError> {
         let nodes = layout.primaries(range, &self.context.node);
-        let mut held: Vec<Hindrance> = Vec::new();
-        for node in &nodes {
-            match self.context.rank(node) {
-                Some(0) => {}
-                Some(_) => held.push(("node_not_in_sync", Some(node.to_string()))),
-                None => held.push(("node_away", Some(node.to_string()))),
-            }
-        }
-        if layout.placed.move_of(range).is_some() {
-            held.push(("copy_moves", None));
-        }
+        let mut held = self.hindrances(layout, range);
         if self.children(range).await?.is_some() {
             held.push(("range_is_split", None));
         }
@@ -137,12 +127,9 @@ impl TombstoneCollection<'_> {
         node: &Arc<str>,
         list: bool,
     ) -> Result<Collectable, ShardError> {
-        match *node == self.context.node {
-            true => {
-                let own = self.replicas().own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
-                self.collectable(&own, list).await
-            }
-            false => RemoteCopy::new(&self.target, range, node).ask_collection(CollectableOf(list)).await,
+        match self.replicas().copy_on(layout, range, node).await? {
+            RangeCopy::Own(own) => self.collectable(&own, list).await,
+            RangeCopy::Remote(remote) => remote.ask_collection(CollectableOf(list)).await,
         }
     }
 
@@ -153,12 +140,9 @@ impl TombstoneCollection<'_> {
         node: &Arc<str>,
         tombstones: &[Tombstone],
     ) -> Result<WrittenDown, ShardError> {
-        match *node == self.context.node {
-            true => {
-                let own = self.replicas().own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
-                self.expects((range, layout.placed.version), &own, tombstones).await
-            }
-            false => RemoteCopy::new(&self.target, range, node).ask_collection(Expects(tombstones.to_vec())).await,
+        match self.replicas().copy_on(layout, range, node).await? {
+            RangeCopy::Own(own) => self.expects((range, layout.placed.version), &own, tombstones).await,
+            RangeCopy::Remote(remote) => remote.ask_collection(Expects(tombstones.to_vec())).await,
         }
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::anti_entropy::retention::Hindrance;
 use crate::coordinator::anti_entropy::{RepairOperations, TombstoneCollection};
 use crate::coordinator::replica::calls::{Collectable, Confirm, Propose, Tell};
 use crate::coordinator::replica::catalogue::Coordinator;
@@ -268,14 +269,27 @@ impl TombstoneCollection<'_> {
     /// Whether this node is the first in the order of primaries of the range, all copies of it are there and in sync,
     /// and none moves.
     async fn may_propose(self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
+        let is_mine = layout.primaries(range, &self.context.node).first() == Some(&self.context.node);
+        let is_current = layout.placed.version == self.layout().placed.version && layout.map.is_live(range);
+        let is_quiet = || self.hindrances(layout, range).is_empty();
+        Ok(is_mine && is_current && is_quiet() && self.children(range).await?.is_none())
+    }
+
+    /// What keeps a range from a round, whatever its tombstones: nodes that are away or not in sync, a move.
+    pub(super) fn hindrances(self, layout: &Layout, range: usize) -> Vec<Hindrance> {
+        let mut held = Vec::new();
         let nodes = layout.primaries(range, &self.context.node);
-        let is_quiet = layout.placed.version == self.layout().placed.version
-            && layout.map.is_live(range)
-            && layout.placed.move_of(range).is_none();
-        let is_mine = nodes.first() == Some(&self.context.node);
-        let is_there = |node: &Arc<str>| self.context.rank(node) == Some(0);
-        let are_there = || mutated(Mutation::ForgetEarly) || nodes.iter().all(is_there);
-        Ok(is_mine && is_quiet && are_there() && self.children(range).await?.is_none())
+        for node in nodes.iter().filter(|_| !mutated(Mutation::ForgetEarly)) {
+            match self.context.rank(node) {
+                Some(0) => {}
+                Some(_) => held.push(("node_not_in_sync", Some(node.to_string()))),
+                None => held.push(("node_away", Some(node.to_string()))),
+            }
+        }
+        if layout.placed.move_of(range).is_some() {
+            held.push(("copy_moves", None));
+        }
+        held
     }
 
     /// The position of a copy up to which it has had everything for long enough to collect it.
