@@ -210,7 +210,7 @@ async fn checked(
 /// multipart body, are written as they come; the other methods have handlers that read no body.
 fn begins_with_body(endpoint: &Endpoint, request: &Request) -> bool {
     let is_attachment = matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..)));
-    let is_multipart = request.header("content-type").is_some_and(|media| media.trim_start().starts_with("multipart/"));
+    let is_multipart = request.media_type().is_some_and(|media| media.starts_with("multipart/"));
     let has_body = matches!(request.verb, Verb::Post | Verb::Put) && request.body.length() != Some(0);
     has_body && !is_attachment && !is_multipart
 }

@@ -152,13 +152,11 @@ impl Coordinator {
             let names = self.database_names(&names_between(&after, None, Some(limits::COMPARE_PAGE)));
             let Some(last) = names.last().cloned() else { break };
             after = Some(last);
-            let room = limits::NOT_COMPARED_DATABASES - found.len();
-            let others = names
-                .into_iter()
-                .filter(|name| !found.contains(name) && is_shared(name))
-                .take(room)
-                .collect::<Vec<_>>();
-            found.extend(others);
+            for name in names {
+                if found.len() < limits::NOT_COMPARED_DATABASES && !found.contains(&name) && is_shared(&name) {
+                    found.push(name);
+                }
+            }
         }
         found
     }

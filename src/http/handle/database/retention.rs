@@ -6,7 +6,9 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::auth::access::Class;
-use crate::coordinator::{FeedOperations, Hindrance, Period, RepairOperations, Retention, WriteOperations};
+use crate::coordinator::{
+    FeedOperations, Hindrance, Period, RepairOperations, Retention, SettingError, WriteOperations,
+};
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::wire::iso_time::iso_time;
@@ -47,11 +49,7 @@ pub async fn auto_purge(ctx: &Context, mut request: Request, db: &str) -> Result
         return Ok(Reply::ok(StatusCode::CREATED));
     }
     let database = ctx.open(db, &request, Class::Member)?;
-    let dry_run = match request.query.get("dry_run") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(text) => return Err(Problem::query_parse(format!("Invalid boolean parameter: \"{text}\""))),
-    };
+    let dry_run = request.query.boolean("dry_run")?.unwrap_or(false);
     let retention = database.collection().retention(dry_run).await?;
     let mut out = json!({});
     if let Some(period) = &retention.setting {
@@ -69,7 +67,7 @@ fn period(body: &crate::document::json::Object) -> Result<Option<String>> {
             return Err(Problem::bad_request("invalid auto purge property"));
         }
         let text = value.as_str().filter(|text| Period::parse(text).is_some());
-        period = Some(text.ok_or_else(|| Problem::bad_request("deleted_document_ttl must be a valid string"))?);
+        period = Some(text.ok_or(SettingError::IllegalPeriod)?);
     }
     Ok(period.map(str::to_owned))
 }
