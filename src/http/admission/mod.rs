@@ -28,7 +28,7 @@ use crate::limits;
 use crate::observe::metrics::Histogram;
 use crate::world::cost::{self, Cost};
 use crate::world::sync::Mutex;
-use crate::world::{Env, lock};
+use crate::world::{Env, Instant, lock};
 pub use class::Class;
 pub use queue::Caller;
 use queue::{Bounds, Full, Queue};
@@ -92,6 +92,17 @@ impl AtWork {
     pub fn end(&self) {
         let turn = lock(&self.turn).take();
         drop(turn);
+    }
+}
+
+/// A client that went away while its request worked waited too long for it.
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let turn = lock(&self.turn).take();
+        if turn.is_some() {
+            let Admission { env, queues, .. } = &*self.pass.admission;
+            lock(queues).of(self.pass.class).give_up(self.pass.caller, env.now());
+        }
     }
 }
 
@@ -195,7 +206,7 @@ impl Admission {
             if let Some(id) = queue.try_begin(caller, cost, now) {
                 return Ok(self.turn_of(class, id));
             }
-            let id = queue.wait((caller, cost), goes_on, grant, now)?;
+            let id = queue.wait((caller, cost), goes_on, grant)?;
             Waiter { admission: Arc::clone(self), class, caller, id, granted: Some(granted) }
         };
         self.start_next(class);
@@ -244,13 +255,17 @@ struct Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if self.granted.is_some() {
-            lock(&self.admission.queues).of(self.class).leave(self.caller, self.id);
-        }
+        self.leave(Some(self.admission.env.now()));
     }
 }
 
 impl Waiter {
+    fn leave(&mut self, given_up: Option<Instant>) {
+        if self.granted.take().is_some() {
+            lock(&self.admission.queues).of(self.class).leave(self.caller, self.id, given_up);
+        }
+    }
+
     async fn wait(mut self, goes_on: bool) -> std::result::Result<Turn, Full> {
         let (admission, began) = (Arc::clone(&self.admission), self.admission.env.now());
         loop {
@@ -259,6 +274,8 @@ impl Waiter {
             let left = if goes_on { Duration::MAX } else { limit.saturating_sub(now.since(began)) };
             let Some(granted) = self.granted.as_mut() else { return Err(Full::All) };
             if left.is_zero() && granted.is_empty() {
+                // Its client waits still.
+                self.leave(None);
                 return Err(Full::All);
             }
             match admission.env.timeout(left.min(limits::ADMISSION_STALL), granted).await {

@@ -2,9 +2,8 @@
 //!
 //! Callers that wait stand in a ring and are served round robin. A client that has its share of the turns is passed
 //! over while others wait, and so is a database after that. Some turns are kept for clients that have none. Requests of
-//! one caller are served in the order in which they came; once the earliest has waited for long, the latest first: its
-//! client still waits for the answer. A request that makes no progress for a while waits for something itself: its turn
-//! counts no more.
+//! one caller are served in the order in which they came; while clients give up, the latest first: its client still waits
+//! for the answer. A request that makes no progress for a while waits for something itself: its turn counts no more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -93,11 +92,32 @@ impl Shares {
 /// A request that waits.
 struct Waiting<G> {
     id: u64,
-    came: Instant,
     /// Whether it is the next page of an answer that has begun.
     goes_on: bool,
     cost: Arc<Cost>,
     grant: G,
+}
+
+/// The requests of one caller that wait.
+struct Line<G> {
+    waiting: VecDeque<Waiting<G>>,
+    /// When a client gave up, last.
+    given_up: Option<Instant>,
+}
+
+impl<G> Default for Line<G> {
+    fn default() -> Line<G> {
+        Line { waiting: VecDeque::new(), given_up: None }
+    }
+}
+
+impl<G> Line<G> {
+    /// Takes the request that is next.
+    fn take(&mut self, now: Instant) -> Option<Waiting<G>> {
+        let goes_on = self.waiting.front()?.goes_on;
+        let latest_first = self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
+        if latest_first && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
+    }
 }
 
 /// A request that works.
@@ -122,7 +142,7 @@ pub(super) struct Queue<G> {
     stalled: BTreeMap<u64, Caller>,
     clients: Shares,
     databases: Shares,
-    lines: BTreeMap<Caller, VecDeque<Waiting<G>>>,
+    lines: BTreeMap<Caller, Line<G>>,
     /// Callers that wait, in the order in which they are served.
     ring: VecDeque<Caller>,
     waiting: usize,
@@ -189,13 +209,7 @@ impl<G> Queue<G> {
 
     /// Adds a request that waits, and answers its number. `goes_on`: it is part of an answer that has begun, goes ahead
     /// of the others of its caller and is never refused.
-    pub fn wait(
-        &mut self,
-        (caller, cost): (Caller, &Arc<Cost>),
-        goes_on: bool,
-        grant: G,
-        now: Instant,
-    ) -> Result<u64, Full> {
+    pub fn wait(&mut self, (caller, cost): (Caller, &Arc<Cost>), goes_on: bool, grant: G) -> Result<u64, Full> {
         if !goes_on {
             let own = self.clients.0.get(&caller.client).map_or(0, |share| share.waiting);
             if self.waiting >= self.bounds.queue {
@@ -206,12 +220,12 @@ impl<G> Queue<G> {
             }
         }
         let id = self.number();
-        let line = self.lines.entry(caller).or_default();
+        let line = &mut self.lines.entry(caller).or_default().waiting;
         if line.is_empty() {
             self.ring.push_back(caller);
         }
         let at = if goes_on { line.iter().take_while(|other| other.goes_on).count() } else { line.len() };
-        line.insert(at, Waiting { id, came: now, goes_on, cost: Arc::clone(cost), grant });
+        line.insert(at, Waiting { id, goes_on, cost: Arc::clone(cost), grant });
         self.count_waiting(caller);
         Ok(id)
     }
@@ -228,17 +242,26 @@ impl<G> Queue<G> {
         self.waiting -= 1;
     }
 
-    /// A request waits no more; false where it had its turn meanwhile.
-    pub fn leave(&mut self, caller: Caller, id: u64) -> bool {
+    /// A request waits no more: its client gave up at that time, or it waited for as long as it may. False where it had
+    /// its turn meanwhile.
+    pub fn leave(&mut self, caller: Caller, id: u64, given_up: Option<Instant>) -> bool {
         let Some(line) = self.lines.get_mut(&caller) else { return false };
-        let Some(at) = line.iter().position(|waiting| waiting.id == id) else { return false };
-        line.remove(at);
-        if line.is_empty() {
+        let Some(at) = line.waiting.iter().position(|waiting| waiting.id == id) else { return false };
+        line.waiting.remove(at);
+        line.given_up = given_up.or(line.given_up);
+        if line.waiting.is_empty() {
             self.lines.remove(&caller);
             self.ring.retain(|other| *other != caller);
         }
         self.uncount_waiting(caller);
         true
+    }
+
+    /// The client of a request that works went away.
+    pub fn give_up(&mut self, caller: Caller, now: Instant) {
+        if let Some(line) = self.lines.get_mut(&caller) {
+            line.given_up = Some(now);
+        }
     }
 
     /// Gives a turn to the request that is next, if one may have it.
@@ -249,10 +272,8 @@ impl<G> Queue<G> {
         self.look(now);
         let caller = self.ring.remove(self.choose()?)?;
         let line = self.lines.get_mut(&caller)?;
-        let is_late = |first: &Waiting<G>| !first.goes_on && now.since(first.came) >= limits::ADMISSION_LATEST_AFTER;
-        let latest_first = line.front().is_some_and(is_late);
-        let Waiting { cost, grant, .. } = if latest_first { line.pop_back() } else { line.pop_front() }?;
-        if line.is_empty() {
+        let Waiting { cost, grant, .. } = line.take(now)?;
+        if line.waiting.is_empty() {
             self.lines.remove(&caller);
         } else {
             self.ring.push_back(caller);
@@ -302,7 +323,7 @@ impl<G> Queue<G> {
     /// Requests that wait, and those that have a turn which counts.
     #[cfg(test)]
     pub fn counts(&self) -> (usize, usize) {
-        assert_eq!(self.waiting, self.lines.values().map(VecDeque::len).sum::<usize>());
+        assert_eq!(self.waiting, self.lines.values().map(|line| line.waiting.len()).sum::<usize>());
         assert_eq!(self.ring.len(), self.lines.len());
         assert!(self.waiting + self.running.len() > 0 || self.clients.0.is_empty() && self.databases.0.is_empty());
         (self.waiting, self.running.len())
