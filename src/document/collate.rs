@@ -8,14 +8,14 @@
 //! [`Collator::sort_key`] writes bytes whose order is the order of the values; equal bytes are equal values.
 
 mod number;
+mod root;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use icu_collator::options::CollatorOptions;
-use icu_collator::{CollatorBorrowed, CollatorPreferences};
+use icu_collator::CollatorBorrowed;
 
 use super::json::{Object, Value};
 
@@ -88,10 +88,7 @@ impl Default for Collator {
 impl Collator {
     /// The default order.
     pub fn new() -> Collator {
-        let root = CollatorBorrowed::try_new(CollatorPreferences::default(), CollatorOptions::default());
-        // Invariant: the root collation's data is compiled in.
-        let root = Arc::new(root.expect("root collation"));
-        Collator { root, collation: Collation::Unicode }
+        Collator { root: Arc::new(root::root()), collation: Collation::Unicode }
     }
 
     /// The same collator with another order.
