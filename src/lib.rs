@@ -12,7 +12,7 @@
 //!              shard        one copy of one range: the place where documents live
 //!              storage      bytes that survive: ordered store, group commit, blobs
 //!              script       functions of design documents, run within limits
-//!              document     JSON, revisions, revision trees: pure
+//!              document     JSON, revisions, revision trees: pure (a crate of its own)
 //!              config       files, defaults, changes at run time
 //!              wire         framing and codecs shared by disk and network
 //!              world        all that is not ours: clock, randomness, network, disk, tasks
@@ -45,7 +45,7 @@ pub mod storage;
 
 pub mod script;
 
-pub mod document;
+pub use settee_document as document;
 
 pub mod config;
 

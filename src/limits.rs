@@ -48,5 +48,6 @@ pub use replication::*;
 pub use requests::*;
 pub use search::*;
 pub use selectors::*;
+pub use settee_document::limits::*;
 pub use storage::*;
 pub use views::*;

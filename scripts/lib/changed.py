@@ -11,6 +11,8 @@ import subprocess
 import sys
 
 FOLDERS = {"settee-sim": ("sim/",), "settee-conformance": ("conformance/",), "settee": ("src/", "tests/", "examples/")}
+# Folders of `src/` that are packages of their own.
+WITHIN = {"settee-document": "src/document/", "settee-search": "src/search/"}
 
 
 def lines(*command):
@@ -22,8 +24,11 @@ def changed():
     base = (lines("git", "merge-base", "HEAD", "origin/main") or lines("git", "merge-base", "HEAD", "main") or ["HEAD"])[0]
     files = lines("git", "diff", "--name-only", base) + lines("git", "ls-files", "--others", "--exclude-standard")
     if any(file in ("Cargo.toml", "Cargo.lock") for file in files):
-        return list(FOLDERS)
-    return [name for name, folders in FOLDERS.items() if any(file.startswith(folders) for file in files)]
+        return [*WITHIN, *FOLDERS]
+    own = {name: [file for file in files if file.startswith(folder)] for name, folder in WITHIN.items()}
+    others = set(files).difference(*own.values())
+    found = [name for name, folders in FOLDERS.items() if any(file.startswith(folders) for file in others)]
+    return [name for name in own if own[name]] + found
 
 
 def main():

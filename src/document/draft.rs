@@ -10,12 +10,12 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 
-use crate::document::id;
-use crate::document::json::{self, JsonError, Object, Value};
-use crate::document::render::is_object_text;
-use crate::document::rev_tree::RevPath;
-use crate::document::revision::{self, AttachmentDigest, BadRevision, BodyTerm, POS_MAX, RevHash, Revision};
+use crate::id;
+use crate::json::{self, JsonError, Object, Value};
 use crate::limits;
+use crate::render::is_object_text;
+use crate::rev_tree::RevPath;
+use crate::revision::{self, AttachmentDigest, BadRevision, BodyTerm, POS_MAX, RevHash, Revision};
 
 /// The family of a [`DraftError`]. All are answered with status 400.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

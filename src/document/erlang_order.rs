@@ -50,8 +50,8 @@ fn first_difference(mut orders: impl Iterator<Item = Ordering>) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::compare;
-    use crate::document::collate::Collator;
-    use crate::document::json::{self, Value};
+    use crate::collate::Collator;
+    use crate::json::{self, Value};
 
     #[test]
     fn values_are_in_the_order_of_erlang_terms() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::document::draft::{DraftError, DraftErrorKind};
+use crate::draft::{DraftError, DraftErrorKind};
 
 /// The id of a document within its database. Cheap to clone; ordered by bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

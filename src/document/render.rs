@@ -9,10 +9,10 @@ use bytes::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::document::json::write_string;
+use crate::json::write_string;
 
-use crate::document::rev_tree::RevPath;
-use crate::document::revision::Revision;
+use crate::rev_tree::RevPath;
+use crate::revision::Revision;
 
 /// Strong hash (BLAKE3) of the stored bytes of an attachment: its name in the blob store.
 pub type BlobId = [u8; 32];
@@ -264,7 +264,7 @@ fn put_base64(plain: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::json::parse;
+    use crate::json::parse;
 
     fn rev(text: &str) -> Revision {
         Revision::parse(text).expect("a revision")

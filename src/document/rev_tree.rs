@@ -9,10 +9,12 @@
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::document::revision::{RevHash, Revision};
-use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
+use crate::codec::{CodecError, Reader, put_bytes, put_varint};
+use crate::revision::{RevHash, Revision};
 
 /// A revision with its ancestors as far as they are known: `start` is the generation of the first of `ids`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,6 +29,33 @@ pub struct RevPath {
 pub trait RevValue: Clone {
     /// True when the revision is a tombstone.
     fn is_deleted(&self) -> bool;
+}
+
+/// A value that is written in bytes, so that its trees can be sent: as [`RevTree::encode`] writes them.
+pub trait EncodedValue: RevValue {
+    /// Appends the value.
+    fn append(&self, out: &mut Vec<u8>);
+
+    /// Reads what [`EncodedValue::append`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    fn read(reader: &mut Reader<'_>) -> Result<Self, CodecError>;
+}
+
+impl<T: EncodedValue> Serialize for RevTree<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut out = Vec::new();
+        self.encode(&mut out, T::append);
+        to.serialize_bytes(&out)
+    }
+}
+
+impl<'de, T: EncodedValue> Deserialize<'de> for RevTree<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let bytes = Bytes::deserialize(from)?;
+        RevTree::decode(&mut Reader::new(&bytes), T::read).map_err(D::Error::custom)
+    }
 }
 
 /// A revision tree. Every revision is known with its value or by name only; every leaf has a value.

@@ -12,7 +12,7 @@ use num_bigint::Sign;
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::document::json::{Object, Value};
+use crate::json::{Object, Value};
 
 /// The hash part of a revision. Order is that of the raw bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -105,7 +105,7 @@ fn strings(value: Option<&Value>) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::json;
+    use crate::json;
 
     fn read_text(text: &str) -> Result<Security, IllegalSecurity> {
         read(json::parse(text.as_bytes()).unwrap().as_object().unwrap())

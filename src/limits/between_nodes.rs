@@ -44,8 +44,6 @@ pub const EDIT_BYTES_PER_STEP: usize = 4 << 20;
 pub const TREE_NODE_BYTES: usize = 64;
 /// Bytes of these answers: they name whole histories, of a thousand revisions each.
 pub const ANSWERS_KEPT_BYTES: usize = 16 << 20;
-/// Bytes of a body's text from which the term of its revision is not kept beside it.
-pub const TERM_OF_TEXT_BYTES: usize = 1 << 20;
 /// Bytes of one piece of a message between nodes: large enough to be cheap, small enough not to delay a heartbeat.
 pub const CLUSTER_CHUNK_BYTES: usize = 32 << 10;
 /// Bytes of one frame's payload: a piece and what stands before it.

@@ -41,8 +41,5 @@ pub const CHANGES_PER_LOOKUP: u64 = 8;
 /// Request bodies held in memory at once, of all requests, with the values made of them, in bytes. A larger one waits
 /// until it is alone.
 pub const HTTP_BODIES_BYTES: u64 = 256 << 20;
-/// Bytes of memory for each comma, colon or opening bracket of a JSON text: an element of an array is one of them, a
-/// member of an object two.
-pub const JSON_TOKEN_BYTES: u64 = 40;
 /// Time that a body waits for its share, in milliseconds.
 pub const HTTP_BODY_WAIT_MS: u64 = 10_000;

@@ -7,8 +7,6 @@ use std::time::Duration;
 /// Bytes of memory of a value in a query's body, for each comma, colon or opening bracket: the value itself, the key or
 /// term that is made of it, and the plan that holds that. Measured: 300 for a key, 330 for a term of a selector.
 pub const JSON_QUERY_TOKEN_BYTES: u64 = 320;
-/// Bytes of memory of an array or object beside those of its tokens: room for four elements is taken at first.
-pub const JSON_CONTAINER_BYTES: u64 = 160;
 /// Bytes of memory that the values of one JSON body may take; more is refused with 413. What all bodies share.
 pub const JSON_VALUES_BYTES_MAX: u64 = super::HTTP_BODIES_BYTES;
 /// Bytes of a JSON body from which on it is parsed on a thread for long work: parsing takes about 5 ms for each MB.
@@ -78,8 +76,6 @@ pub const REPLICATION_LARGE_ANSWERS: usize = 2;
 
 // ---- time of queries ----
 
-/// Terms and listed values of one selector: a document is compared with each, 100 ns apiece. CouchDB has no such limit.
-pub const SELECTOR_TERMS_MAX: usize = 50_000;
 /// Terms times documents of one step of a scan: about 10 ms, after which others have their turn.
 pub const FILTER_SCAN_COST: usize = 100_000;
 

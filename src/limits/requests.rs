@@ -1,9 +1,5 @@
 //! Limits of documents and of requests by HTTP.
 
-/// Levels of arrays and objects within a JSON text. Deeper texts are refused: writing and dropping a value walk it
-/// recursively, and this depth fits every stack that the node uses.
-pub const JSON_DEPTH_MAX: usize = 1_000;
-
 /// Largest chunk in which an unzipped body is handed on, in bytes: one buffer of a typical connection.
 pub const HTTP_CHUNK_BYTES: usize = 64 * 1024;
 /// Zipped bytes unzipped at once: deflate grows data at most 1032 times, so a step makes at most 1 MB.

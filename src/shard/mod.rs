@@ -18,6 +18,8 @@ mod decide;
 mod edit;
 mod fetch;
 mod filter_scan;
+#[cfg(test)]
+mod fuzz_tests;
 mod keys;
 mod levels;
 mod lifetime;

@@ -1,15 +1,13 @@
 //! Records of a shard: the values of the keys of `keys.rs`. Each begins with a version byte.
 
 use bytes::Bytes;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::keys::{self, Kind};
 use super::summary::{self, Summary};
 use super::{LocalDocument, LocalRegister, ShardId, ShardInfo, Sizes, Stamp};
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, is_object_text};
-use crate::document::rev_tree::{RevTree, RevValue};
+use crate::document::rev_tree::{EncodedValue, RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::storage::{StorageError, View, WriteView};
 use crate::wire::codec::{CodecError, Reader, put_bool, put_bytes, put_str, put_varint};
@@ -56,8 +54,16 @@ impl RevData {
     pub(super) fn without_body(&self) -> RevData {
         RevData { deleted: self.deleted, body: 0, active: 0, external: 0, attachments: 0 }
     }
+}
 
-    fn encode(&self, out: &mut Vec<u8>) {
+impl RevValue for RevData {
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+}
+
+impl EncodedValue for RevData {
+    fn append(&self, out: &mut Vec<u8>) {
         let attachments = if self.attachments != 0 { HAS_ATTACHMENTS } else { 0 };
         out.push(if self.deleted { DELETED } else { 0 } | attachments);
         for number in [self.body, self.active, self.external] {
@@ -76,27 +82,6 @@ impl RevData {
         let (body, active, external) = (reader.varint()?, reader.varint()?, reader.varint()?);
         let attachments = if flags & HAS_ATTACHMENTS == 0 { 0 } else { u128::from_le_bytes(reader.array()?) };
         Ok(RevData { deleted: flags & DELETED != 0, body, active, external, attachments })
-    }
-}
-
-impl Serialize for RevTree<RevData> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut out = Vec::new();
-        self.encode(&mut out, RevData::encode);
-        to.serialize_bytes(&out)
-    }
-}
-
-impl<'de> Deserialize<'de> for RevTree<RevData> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let bytes = Bytes::deserialize(from)?;
-        RevTree::decode(&mut Reader::new(&bytes), RevData::read).map_err(D::Error::custom)
-    }
-}
-
-impl RevValue for RevData {
-    fn is_deleted(&self) -> bool {
-        self.deleted
     }
 }
 
@@ -326,7 +311,7 @@ impl DocRecord {
         put_varint(&mut out, summary.external);
         out.extend_from_slice(&summary.digest.to_le_bytes());
         put_leaves(&mut out, leaves);
-        self.tree.encode(&mut out, RevData::encode);
+        self.tree.encode(&mut out, RevData::append);
         (out, summary)
     }
 }

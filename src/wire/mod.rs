@@ -2,7 +2,7 @@
 
 pub mod address;
 pub mod client;
-pub mod codec;
+pub use settee_document::codec;
 pub mod dial;
 pub mod hex;
 pub mod iso_time;

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use num_bigint::{BigInt, BigUint, Sign};
 
-use crate::document::json::Value;
+use crate::json::Value;
 
 /// Added to exponents (-1074 for the least float, 1023 for the greatest) to make them positive.
 const EXPONENT_BIAS: i64 = 0x4000;

@@ -1,7 +1,7 @@
 //! The root collation with its own data alone. What `icu_collator` makes by itself keeps the data of all languages in
 //! the program, 2 MB that nothing reads.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use icu_collator::options::CollatorOptions;
 use icu_collator::provider::{
@@ -43,11 +43,10 @@ of_languages_alone!(CollationTailoringV1, CollationReorderingV1);
 
 /// The collator of the root collation.
 pub(super) fn root() -> CollatorBorrowed<'static> {
-    static ROOT: OnceLock<icu_collator::Collator> = OnceLock::new();
-    let made = || {
+    static ROOT: LazyLock<icu_collator::Collator> = LazyLock::new(|| {
         let (preferences, options) = (CollatorPreferences::default(), CollatorOptions::default());
         // Invariant: its data is compiled in.
         icu_collator::Collator::try_new_unstable(&Root, preferences, options).expect("root collation")
-    };
-    ROOT.get_or_init(made).as_borrowed()
+    });
+    ROOT.as_borrowed()
 }

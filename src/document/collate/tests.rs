@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Collation, Collator, HIGHEST, LOWEST};
-use crate::document::json::{Value, parse};
+use crate::json::{Value, parse};
 
 fn value(text: &str) -> Value {
     parse(text.as_bytes()).unwrap()

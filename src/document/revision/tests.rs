@@ -1,7 +1,7 @@
 //! Revisions recorded from CouchDB 3.5, and the forms that their texts may take.
 
 use super::*;
-use crate::document::json::{self, Value};
+use crate::json::{self, Value};
 
 fn object(text: &str) -> Object {
     match json::parse(text.as_bytes()) {

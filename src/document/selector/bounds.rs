@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::{Comparison, Condition, Selector};
-use crate::document::collate::{Collation, Collator};
-use crate::document::json::Value;
+use crate::collate::{Collation, Collator};
+use crate::json::Value;
 
 /// Behind the prefix of `$beginsWith`: sorts after all that may follow it, but for U+FFFF, which is no character.
 const AFTER_ANY_CHARACTER: char = '\u{10ffff}';

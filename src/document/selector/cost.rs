@@ -1,7 +1,7 @@
 //! What it costs to match a document with a selector: its terms and the values that it lists.
 
 use super::{Condition, Selector};
-use crate::document::json::Value;
+use crate::json::Value;
 
 /// Members and elements at all levels of a selector as it was written.
 pub fn terms_of_text(value: &Value) -> usize {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::document::json::{Object, Value};
+use crate::json::{Object, Value};
 use crate::limits::ERROR_TERM_BYTES;
 
 /// The text of a value as an Erlang term; what is beyond [`ERROR_TERM_BYTES`] is left out.
@@ -134,7 +134,7 @@ fn write_float(value: f64, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::{erlang_string, erlang_term};
-    use crate::document::json::parse;
+    use crate::json::parse;
 
     #[test]
     fn parameters_are_shown_as_strings_with_escapes() {

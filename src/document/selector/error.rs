@@ -1,7 +1,7 @@
 //! Why a selector is refused, in the words of CouchDB 3.5.
 
 use super::erlang_term::erlang_term;
-use crate::document::json::Value;
+use crate::json::Value;
 use crate::limits;
 
 /// A refused selector or list of fields.

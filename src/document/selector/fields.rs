@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::error::SelectorError;
 use super::path::FieldPath;
 use super::subject::{Seen, Subject};
-use crate::document::json::{JsonError, Object, Value};
+use crate::json::{JsonError, Object, Value};
 
 /// The wanted fields; none named means all.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -12,8 +12,8 @@ use super::path::FieldPath;
 use super::pattern::Pattern;
 use super::subject::{Seen, Subject};
 use super::{Comparison, Condition, Quantifier, Selector};
-use crate::document::collate::{Collation, Collator};
-use crate::document::json::{JsonError, Value};
+use crate::collate::{Collation, Collator};
+use crate::json::{JsonError, Value};
 use crate::limits::SEARCHES_GIVEN_UP;
 
 impl Selector {

@@ -6,7 +6,7 @@ use super::error::SelectorError;
 use super::path::FieldPath;
 use super::pattern::Pattern;
 use super::{Comparison, Condition, Quantifier, Selector};
-use crate::document::json::{Object, Value};
+use crate::json::{Object, Value};
 use crate::limits::{SELECTOR_PATH_BYTES, SELECTOR_PATTERNS, SELECTOR_TERMS_MAX};
 
 /// A selector whose operators are understood, with fields still nested.

@@ -1,7 +1,7 @@
 //! Paths to fields: names joined by dots, a backslash making a dot part of a name.
 
 use super::error::SelectorError;
-use crate::document::json::{Object, Value};
+use crate::json::{Object, Value};
 
 /// A path as it was written, and its steps.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The normal form as JSON, as `_explain` shows it and design documents of partial indexes store it.
 
 use super::{Condition, Selector};
-use crate::document::json::Value;
+use crate::json::Value;
 
 impl Selector {
     /// The normal form as JSON. Read again it gives the same selector.

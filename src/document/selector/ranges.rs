@@ -7,8 +7,8 @@
 use std::cmp::Ordering;
 
 use super::{Bound, Comparison, Condition, Selector};
-use crate::document::collate::{Collation, Collator};
-use crate::document::json::{Object, Value};
+use crate::collate::{Collation, Collator};
+use crate::json::{Object, Value};
 use crate::limits::FIND_RANGES_MAX;
 
 /// Keys from `start` to `end` followed by something greater than anything, both included.

@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::path::{FieldPath, Found};
-use crate::document::json::{self, JsonError, Lazy, Object, Value, parse_lazily};
-use crate::document::render::{Attachment, StoredRevision};
-use crate::document::revision::Revision;
+use crate::json::{self, JsonError, Lazy, Object, Value, parse_lazily};
+use crate::render::{Attachment, StoredRevision};
+use crate::revision::Revision;
 
 /// What is at the end of a path of a [`Subject`].
 #[derive(Clone, Debug, PartialEq)]

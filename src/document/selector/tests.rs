@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::{FieldRange, Fields, IndexRange, Selector, SelectorErrorKind, document_value};
-use crate::document::collate::{Collator, HIGHEST};
-use crate::document::json::{Value, parse};
-use crate::document::render::StoredRevision;
-use crate::document::revision::Revision;
+use crate::collate::{Collator, HIGHEST};
+use crate::json::{Value, parse};
+use crate::render::StoredRevision;
+use crate::revision::Revision;
 
 fn value(text: &str) -> Value {
     parse(text.as_bytes()).unwrap_or_else(|_| panic!("{text} is JSON"))
@@ -302,8 +302,8 @@ proptest! {
         let collator = Collator::new();
         let selector = Selector::parse(&given).unwrap();
         let inner = [("q\"\\\n".to_owned(), deep), ("".to_owned(), b.clone())];
-        let inner: crate::document::json::Object = inner.into_iter().collect();
-        let body: crate::document::json::Object =
+        let inner: crate::json::Object = inner.into_iter().collect();
+        let body: crate::json::Object =
             [("b".to_owned(), b), ("o".to_owned(), Value::Object(inner)), ("a".to_owned(), a)].into_iter().collect();
         let rev = Revision::parse("1-967a00dff5e02add41819138abb3284d").unwrap();
         let stored = StoredRevision { rev, deleted: false, body: body.to_vec().into(), attachments: Vec::new() };
@@ -323,13 +323,13 @@ proptest! {
     fn damaged_text_is_refused_or_read_lazily_without_harm(
         text in prop::collection::vec(prop::sample::select(br#"{}[]",:\ab1"#.to_vec()), 0..24),
     ) {
-        let _ = crate::document::json::parse_lazily(&text, &["a".to_owned(), "1".to_owned()]);
+        let _ = crate::json::parse_lazily(&text, &["a".to_owned(), "1".to_owned()]);
     }
 
     #[test]
     fn what_is_required_is_there(given in any_selector(), a in any_value(), has_b in any::<bool>()) {
         let selector = Selector::parse(&given).unwrap();
-        let mut document: crate::document::json::Object = [("a".to_owned(), a)].into_iter().collect();
+        let mut document: crate::json::Object = [("a".to_owned(), a)].into_iter().collect();
         if has_b {
             document.push("b", 1_i64);
         }

@@ -1,12 +1,12 @@
 //! Fuzz targets of documents: JSON, revisions, drafts, selectors. See `world::fuzz`.
 
-use super::collate::Collator;
-use super::draft;
-use super::id::DocId;
-use super::json::{self, Value};
-use super::revision::Revision;
-use super::security;
-use super::selector::Selector;
+use crate::document::collate::Collator;
+use crate::document::draft;
+use crate::document::id::DocId;
+use crate::document::json::{self, Value};
+use crate::document::revision::Revision;
+use crate::document::security;
+use crate::document::selector::Selector;
 use crate::world::fuzz::Fuzz;
 
 const TEXTS: [&str; 12] = [

@@ -3,13 +3,13 @@
 //! Everything here is pure and property tested. Rules come from CouchDB's documentation and from what
 //! CouchDB 3.5.0 was measured to do.
 
+pub mod codec;
 pub mod collate;
 pub mod draft;
 pub mod erlang_order;
-#[cfg(test)]
-mod fuzz_tests;
 pub mod id;
 pub mod json;
+pub mod limits;
 pub mod render;
 pub mod rev_tree;
 pub mod revision;
