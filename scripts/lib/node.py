@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,8 @@ import logs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PASSWORD = "pass"
+# Ports that `free_port` gave already.
+GIVEN = set()
 
 
 def profile():
@@ -56,9 +59,18 @@ def quick_admin():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of loopback that nobody has now. It is below those that the system gives to connections, which would take the
+    port of a node that is down for a moment, and beyond those of `scripts/test` and of the tests in Rust."""
+    while True:
+        port = random.SystemRandom().randrange(24_500, 32_700)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in GIVEN:
+            GIVEN.add(port)
+            return port
 
 
 class Failure(Exception):
@@ -68,7 +80,7 @@ class Failure(Exception):
 class Client:
     """One keep-alive connection."""
 
-    def __init__(self, url, timeout=60):
+    def __init__(self, url, timeout=300):
         parts = urllib.parse.urlsplit(url)
         self.at = (parts.hostname, parts.port or 5984)
         self.timeout = timeout
@@ -124,7 +136,7 @@ class Node:
         self.binary = binary()
         self.process = None
 
-    def start(self, limit_s=30):
+    def start(self, limit_s=180):
         """Starts it and answers the seconds until `/_up` said 200."""
         command = [str(self.binary), "serve", "--data", self.folder + "/data", "--port", str(self.port)]
         command += ["--set", quick_admin(), "--set", "log/level=warning", *self.extra]
@@ -134,7 +146,7 @@ class Node:
         while time.monotonic() - begun < limit_s:
             if self.process.poll() is not None:
                 break
-            client = Client(self.url, timeout=5)
+            client = Client(self.url, timeout=30)
             try:
                 if client.ask("GET", "/_up")[0] == 200:
                     return time.monotonic() - begun
