@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import select
 import shutil
 import socket
 import subprocess
@@ -93,6 +94,9 @@ class Client:
 
     def ask(self, method, target, body=None):
         """Status and JSON of an answer. Connection errors are the caller's: the outcome is unknown then."""
+        # One that was idle for longer than the server keeps it: what can be read is its end.
+        if self.connection is not None and self.connection.sock and select.select([self.connection.sock], [], [], 0)[0]:
+            self.close()
         if self.connection is None:
             self.connection = http.client.HTTPConnection(*self.at, timeout=self.timeout)
             self.connection.connect()

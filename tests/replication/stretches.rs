@@ -109,7 +109,7 @@ fn checkpoint(served: &Served, target: &str) -> Value {
 #[test]
 fn a_stretch_of_which_nothing_passes_goes_on_from_where_it_was_broken_off() {
     let served = node(&["replicator/checkpoint_interval=200"]);
-    // Many more than are read: the replications are ended long before they come to the last one, on a slow machine, too.
+    // Many more than are read: the replications are ended long before the last one, on a slow machine, too.
     fill_with_a_slow_filter(&served, 9000);
     let url = format!("http://{ADMIN}@{}/here", served.node.address());
     for (source, target) in [("here", "one"), (&*url, "two")] {

@@ -4,9 +4,8 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A port of loopback that nobody has now. It is below those that the system gives to connections, which would take the
-/// port of a node that is down for a moment, and beyond those of `scripts/test` (those of the scripts
-/// themselves are above these); test programs that run beside each
-/// other begin at different ones.
+/// port of a node that is down for a moment, and between those of the steps of `scripts/test` and those of
+/// `scripts/lib/node.py`; test programs that run beside each other begin at different ones.
 #[allow(dead_code, reason = "each test binary uses its own part")]
 pub fn free_port() -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
