@@ -4,7 +4,6 @@
 //! (`npm ci`, from the lock file), and runs each script with Node's own test runner.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
@@ -12,9 +11,11 @@ use std::time::Duration;
 
 #[path = "served/panics.rs"]
 mod panics;
+#[path = "served/ports.rs"]
+mod ports;
 
 /// How long the node may take to say that it is ready: password hashing in a debug build on a busy machine.
-const START_MAX: Duration = Duration::from_secs(60);
+const START_MAX: Duration = Duration::from_secs(180);
 const WHAT_TO_INSTALL: &str = "the client tests need Node.js 20 or newer and npm on the PATH (Debian: nodejs npm)";
 
 /// One installation at a time: the tests of this file share the folder of packages.
@@ -38,7 +39,7 @@ impl Drop for Node {
 }
 
 fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port().to_string()
+    ports::free_port().to_string()
 }
 
 /// Starts a node and waits until it says where it listens.

@@ -35,7 +35,7 @@ fn basic(name_and_password: &str) -> String {
 impl Client {
     fn send(&self, method: &str, target: &str, headers: &[&str], body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.to).expect("the node listens");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_secs(300))).expect("a timeout");
         let mut request = format!(
             "{method} {target} HTTP/1.1\r\nHost: settee\r\nConnection: close\r\nAuthorization: {}\r\n",
             self.credentials
@@ -202,7 +202,7 @@ fn users_database_at_run_time(c: &Client) -> bool {
     let at = "/_node/_local/_config/chttpd_auth/authentication_db";
     let set = c.put("/people", "").status == 201 && c.put(at, "\"people\"").status == 200;
     let design = || c.get("/people/_design/_auth").status == 200;
-    let made = (0..100).any(|_| {
+    let made = (0..1800).any(|_| {
         design() || {
             std::thread::sleep(Duration::from_millis(100));
             false
@@ -245,8 +245,12 @@ fn runaway_map(c: &Client) -> bool {
         r#"{"autoupdate":false,"views":{"runs":{"map":"function(d){ for (;;); }"},"ends":{"map":"function(d){}"}}}"#;
     let timeout = |ms: &str| c.put("/_node/_local/_config/couchdb/os_process_timeout", ms).status == 200;
     let view = |name: &str| c.get(&format!("/d/_design/runaway/_view/{name}")).status;
-    let told = c.put("/d/_design/runaway", design).status == 201 && timeout("\"200\"");
-    told && (view("runs"), view("ends")) == (500, 200) && timeout("\"5000\"")
+    // No limit for the one that ends: a busy machine may take longer over it.
+    c.put("/d/_design/runaway", design).status == 201
+        && timeout("\"200\"")
+        && view("runs") == 500
+        && timeout("\"60000\"")
+        && view("ends") == 200
 }
 
 fn long_list(c: &Client) -> bool {

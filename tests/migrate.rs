@@ -167,7 +167,8 @@ fn a_migration_that_is_killed_ten_times_loses_nothing_and_writes_nothing_twice()
         let _ = child.kill();
         child.wait().expect("it ends");
     }
-    assert!(cut >= 5, "{cut} of 10 runs were killed on their way");
+    // The first ones on every machine; on a fast one the later ones are done before.
+    assert!(cut >= 2, "{cut} of 10 runs were killed on their way");
     let told = whole(command("import", &source, &target, &more));
     println!("{cut} of 10 runs were killed on their way\n{told}");
     assert!(told.contains(" 0 lacking"), "{told}");

@@ -317,7 +317,8 @@ const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, cookie_auth
 
 fn start() -> Served {
     let with = ["jwt_keys/hmac:_default=a2V5", "chttpd_auth/secret=kept-by-a-reload", "nouveau/enable=true"];
-    let served = Served::start(&[&[HANDLERS], &with[..]].concat());
+    // Cookies outlive the walk.
+    let served = Served::start(&[&[HANDLERS, "chttpd_auth/timeout=36000"], &with[..]].concat());
     for (name, roles) in [("joe", ""), ("eye", r#""_metrics""#), ("mem", ""), ("rol", r#""team""#), ("dba", "")] {
         let user = format!(r#"{{"name":"{name}","type":"user","roles":[{roles}],"password":"pw"}}"#);
         served.must("PUT", &format!("/_users/org.couchdb.user:{name}"), &user);

@@ -71,7 +71,7 @@ struct Options {
     #[arg(long)]
     lenient: bool,
     /// Seconds of silence after which a request has failed
-    #[arg(long, default_value_t = 20.0, global = true)]
+    #[arg(long, default_value_t = 60.0, global = true)]
     timeout: f64,
 }
 

@@ -17,6 +17,10 @@ FLAGS = ["--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--d
          "--disable-dev-shm-usage"]
 
 
+# Of a script in the page, and of a call: a busy machine takes long.
+SCRIPT_S, CALL_S = 600, 660
+
+
 class Failed(Exception):
     """The browser answered with an error."""
 
@@ -45,6 +49,7 @@ class Browser:
                       "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
             session = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
             self.base += "/session/" + session["sessionId"]
+            self.call("POST", "/timeouts", {"script": SCRIPT_S * 1000})
             # The page of a new tab asks for much.
             self.open("about:blank")
             self.news()
@@ -78,7 +83,7 @@ class Browser:
         data = None if method in ("GET", "DELETE") else json.dumps(body or {}).encode()
         ask = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(ask, timeout=120) as answer:
+            with urllib.request.urlopen(ask, timeout=CALL_S) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise Failed(json.load(error)["value"]["message"][:500]) from None

@@ -110,7 +110,7 @@ class Looks:
             except Gone:
                 return False
 
-        wait_until(f"n{n + 1} counts the others as dead", alone, 30)
+        wait_until(f"n{n + 1} counts the others as dead", alone, 120)
 
     def settle(self, limit_s):
         """Waits until all nodes have the same leaves and lack nothing, each by itself; what is wrong at the end."""

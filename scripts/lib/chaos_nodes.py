@@ -19,7 +19,7 @@ HEARTBEAT_MS, SUSPECT_MS = 100, 1500
 # The node whose data may lie on a small disk.
 SMALL_DISK_NODE = 2
 SMALL_DISK_MB, RESERVE_MB = 2500, 64
-RESTART_LIMIT_S = 60
+RESTART_LIMIT_S = 180
 # What each kind does, how often it is drawn, and for how many seconds at least and at most.
 KINDS = {
     "kill": (4, 0.2, 6.0),
@@ -168,7 +168,7 @@ class Ring(Cluster):
             finally:
                 client.close()
 
-        wait_until(f"n{n + 1} takes {key} = {value}", done, 20)
+        wait_until(f"n{n + 1} takes {key} = {value}", done, 60)
 
     def disk_size(self, n, leave_mb):
         """Makes the small disk so small that this much is left of it; `None`: as large as it was."""

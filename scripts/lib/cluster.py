@@ -19,8 +19,8 @@ import time
 import logs
 import node
 
-START_LIMIT_S = 60
-STOP_LIMIT_S = 60
+START_LIMIT_S = 180
+STOP_LIMIT_S = 180
 
 
 class Given(Exception):

@@ -11,6 +11,8 @@ import http.client
 import json
 import os
 import pathlib
+import random
+import select
 import shutil
 import socket
 import subprocess
@@ -24,6 +26,8 @@ import logs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PASSWORD = "pass"
+# Ports that `free_port` gave already.
+GIVEN = set()
 
 
 def profile():
@@ -56,9 +60,18 @@ def quick_admin():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of loopback that nobody has now. It is below those that the system gives to connections, which would take the
+    port of a node that is down for a moment, and beyond those of `scripts/test` and of the tests in Rust."""
+    while True:
+        port = random.SystemRandom().randrange(24_500, 32_700)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in GIVEN:
+            GIVEN.add(port)
+            return port
 
 
 class Failure(Exception):
@@ -68,7 +81,7 @@ class Failure(Exception):
 class Client:
     """One keep-alive connection."""
 
-    def __init__(self, url, timeout=60):
+    def __init__(self, url, timeout=300):
         parts = urllib.parse.urlsplit(url)
         self.at = (parts.hostname, parts.port or 5984)
         self.timeout = timeout
@@ -81,6 +94,9 @@ class Client:
 
     def ask(self, method, target, body=None):
         """Status and JSON of an answer. Connection errors are the caller's: the outcome is unknown then."""
+        # One that was idle for longer than the server keeps it: what can be read is its end.
+        if self.connection is not None and self.connection.sock and select.select([self.connection.sock], [], [], 0)[0]:
+            self.close()
         if self.connection is None:
             self.connection = http.client.HTTPConnection(*self.at, timeout=self.timeout)
             self.connection.connect()
@@ -124,7 +140,7 @@ class Node:
         self.binary = binary()
         self.process = None
 
-    def start(self, limit_s=30):
+    def start(self, limit_s=180):
         """Starts it and answers the seconds until `/_up` said 200."""
         command = [str(self.binary), "serve", "--data", self.folder + "/data", "--port", str(self.port)]
         command += ["--set", quick_admin(), "--set", "log/level=warning", *self.extra]
@@ -134,7 +150,7 @@ class Node:
         while time.monotonic() - begun < limit_s:
             if self.process.poll() is not None:
                 break
-            client = Client(self.url, timeout=5)
+            client = Client(self.url, timeout=30)
             try:
                 if client.ask("GET", "/_up")[0] == 200:
                     return time.monotonic() - begun

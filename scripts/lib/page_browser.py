@@ -26,7 +26,7 @@ import urllib.parse
 import node
 from browser import Browser, Failed
 
-WAIT_S = 15
+WAIT_S = 60
 SIZES = {"light": (1280, 860), "dark": (1280, 860), "phone": (390, 844)}
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Backspace": "\ue003", "ArrowDown": "\ue015",
@@ -154,6 +154,8 @@ class Page:
 
     def until(self, what, look, wait_s=WAIT_S):
         """Waits until `look()` is true, and answers what it gave."""
+        # As long as any other wait, at least.
+        wait_s = max(wait_s, WAIT_S)
         end, trouble = time.monotonic() + wait_s, ""
         while True:
             try:

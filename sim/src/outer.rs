@@ -26,7 +26,7 @@ use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own, under_
 /// How long a fault waits for the operation that it is aimed at.
 const AIM: Duration = Duration::from_secs(2);
 /// How long the process may take to answer after a start.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(180);
 
 /// What is asked.
 #[derive(Clone, Debug)]

@@ -261,7 +261,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let verifier = Verifier::new(&tokio_host::env(runtime.handle().clone()));
         // Slow enough that no check is over before all have begun.
-        let stored = StoredHash::create(b"p", [1; 16], 100_000);
+        let stored = StoredHash::create(b"p", [1; 16], 400_000);
         runtime.block_on(async {
             let [mut first, mut second, mut alone] =
                 [b"p", b"p", b"x"].map(|p| Box::pin(verifier.verify("n", p, &stored)));

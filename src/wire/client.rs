@@ -500,14 +500,14 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let (mut piece, mut left) = (vec![0; 1 << 20], BYTES);
             while left > 0 {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(200));
                 left = left.saturating_sub(stream.read(&mut piece).unwrap());
             }
             stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n").unwrap();
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let env = tokio_host::env(runtime.handle().clone());
-        let client = Client::new(&env, Patience { silence: Duration::from_millis(1500), retries: 0 });
+        let client = Client::new(&env, Patience { silence: Duration::from_secs(4), retries: 0 });
         let (headers, body) = (HeaderMap::new(), full(Bytes::from(vec![b'x'; BYTES])));
         let sent = runtime.block_on(client.send(&Method::PUT, &url, &headers, body, None));
         assert_eq!(sent.map(|answer| answer.status), Ok(StatusCode::CREATED));

@@ -18,7 +18,7 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /** Goes on once `what` holds; it is looked at again and again for a while. */
 export async function until(name, what) {
-  for (const end = Date.now() + 40000; Date.now() < end; await pause(50)) {
+  for (const end = Date.now() + 180000; Date.now() < end; await pause(50)) {
     if (await what().catch(() => false)) return;
   }
   assert.fail(`${name} did not come`);
@@ -31,12 +31,12 @@ export async function leaves(db) {
   return Object.fromEntries(results.map(of).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-export async function ask(server, method, path, body) {
-  const url = new URL(servers[server][0] + path);
+export async function ask(server, method, path, body, { node = 0, ...more } = {}) {
+  const url = new URL(servers[server][node] + path);
   const login = Buffer.from(`${url.username}:${url.password}`).toString('base64');
   url.username = '';
   url.password = '';
-  const headers = { authorization: `Basic ${login}`, 'content-type': 'application/json', accept: 'application/json' };
+  const headers = { authorization: `Basic ${login}`, 'content-type': 'application/json', accept: 'application/json', ...more };
   const answer = await fetch(url, { method, headers, body: body && JSON.stringify(body) });
   return { status: answer.status, body: await answer.json() };
 }

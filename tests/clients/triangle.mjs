@@ -13,6 +13,13 @@ test('a triangle of two servers and PouchDB comes to the same leaves', async () 
   let state = seed;
   /** A number below `n` (Park and Miller). */
   const random = (n) => (state = (state * 48271) % 2147483647) % n;
+  // The nodes of a cluster have met before they are asked for anything.
+  for (const [server, urls] of servers.entries()) {
+    for (const node of urls.keys()) {
+      const nodes = async () => (await ask(server, 'GET', '/_membership', undefined, { node })).body.all_nodes;
+      await until('all nodes', async () => (await nodes()).length === urls.length);
+    }
+  }
   const here = local('triangle');
   const nodes = servers.map((urls, server) => urls.map((_, node) => remote('triangle', server, node)));
   const [[one], [two]] = nodes;

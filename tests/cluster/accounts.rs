@@ -72,6 +72,9 @@ impl Step {
             until(&self.asked, || self.ask(nodes).0 == self.expected());
             return None;
         }
+        if self.asked.starts_with("PUT") && self.asked.ends_with("w=3") && self.expected() == 201 {
+            self.wait_for_all_copies(nodes);
+        }
         let mut answer = self.ask(nodes);
         // The only copies of the recorded databases with n=1 lay on the second node.
         while self.asked.starts_with("PUT") && self.asked.ends_with("n=1") && !self.is_on(nodes, 1) {
@@ -81,6 +84,16 @@ impl Step {
         }
         let wrong = || format!("{} {} = {}: {answer:?}", self.on, self.asked, self.expected());
         (answer.0 != self.expected()).then(wrong)
+    }
+
+    /// A node that comes out of maintenance counts again when it has caught up: other documents are written until then.
+    fn wait_for_all_copies(&self, nodes: &[Node; 3]) {
+        let tries = std::cell::Cell::new(0);
+        until("all copies take a write", || {
+            tries.set(tries.get() + 1);
+            let target = format!("{}-before-{}?w=3", self.database(), tries.get());
+            nodes[number(&self.on)].ask("PUT", &target, &serde_json::json!({})).0 == 201
+        });
     }
 
     fn database(&self) -> &str {

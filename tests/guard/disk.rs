@@ -54,7 +54,7 @@ fn a_node_that_was_killed_on_a_full_disk_starts_and_serves_reads() {
     let node = Node::start(&data, &args);
     node.must("PUT", "/db", "");
     fill(&node, "db", 0, 1000);
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(180);
     while !data.join("reserve/start").exists() {
         assert!(Instant::now() < end, "room for a start is kept on a disk that is nearly full");
         std::thread::sleep(Duration::from_millis(20));

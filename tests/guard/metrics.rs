@@ -113,7 +113,7 @@ fn every_metric_is_moved_by_what_it_counts() {
     let address = served.node.address();
     drop(TcpStream::connect(address).and_then(|mut stream| stream.write_all(b"GET / HTTP/1.1\r\nHost")));
     let mut waiting = TcpStream::connect(address).expect("a connection");
-    let feed = request(ADMIN, "GET", "/d/_changes?feed=continuous&since=now", &[], "");
+    let feed = request(ADMIN, "GET", "/d/_changes?feed=continuous&since=now&heartbeat=10000", &[], "");
     waiting.write_all(&feed).expect("sent");
     // Passwords that take a while are waited for: of names that nobody has, each asked once, so that none is locked.
     served.set("chttpd_auth", "iterations", "100000");

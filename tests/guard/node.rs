@@ -1,20 +1,30 @@
 //! A real node process with its data directory, for tests that take something away from it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::served::panics::none_in;
+use crate::served::panics::Log;
 use crate::served::{Answer, exchange, request};
 
 /// The administrator of these nodes.
 pub const ADMIN: &str = "adm:pass";
 
-/// A running node.
+/// A running node; killed when dropped.
 pub struct Node {
     pub child: Child,
     pub address: SocketAddr,
+    /// Looked at when the process is gone.
+    log: Log,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It has ended already where the test ended it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// `settee serve` over `data` with further arguments.
@@ -51,16 +61,16 @@ pub fn refused(data: &Path, args: &[&str]) -> (Option<i32>, String) {
 
 impl Node {
     pub fn start(data: &Path, args: &[&str]) -> Node {
-        let mut child = serve(data, args).spawn().expect("the program runs");
+        let log = Log::new();
+        let mut child = serve(data, args).stderr(log.stdio()).spawn().expect("the program runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address = line.split("http://").nth(1).and_then(|rest| rest.trim().trim_end_matches('/').parse().ok());
         let Some(address) = address else {
-            let mut told = String::new();
-            child.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
-            panic!("no line of readiness: {line:?} {told}");
+            child.wait().expect("the program ends");
+            panic!("no line of readiness: {line:?} {}", log.text());
         };
-        Node { child, address }
+        Node { child, address, log }
     }
 
     pub fn ask(&self, who: &str, method: &str, target: &str, body: &str) -> Answer {
@@ -85,11 +95,8 @@ impl Node {
     pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
-        let mut log = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
         let status = self.child.wait().expect("the program ends");
-        none_in(&log);
-        (status.code(), log)
+        (status.code(), self.log.text())
     }
 }
 

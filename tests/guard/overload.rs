@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::served::{ADMIN, Answer, Served, exchange, request};
 
-/// A node where two queries work at once and eight wait, for at most a second and a half.
+/// A node where two queries work at once and eight wait, for at most three seconds.
 fn node() -> Served {
-    let bounds = ["queries=2", "queue=8", "wait_ms=1500"].map(|bound| format!("admission/{bound}"));
-    let more = ["admins/eve=pass", "couchdb/os_process_timeout=2000"];
+    let bounds = ["queries=2", "queue=8", "wait_ms=3000"].map(|bound| format!("admission/{bound}"));
+    let more = ["admins/eve=pass", "couchdb/os_process_timeout=8000"];
     let served = Served::start(&[&bounds.each_ref().map(String::as_str)[..], &more].concat());
     for db in ["/flooded", "/other"] {
         served.must("PUT", db, "");
@@ -67,7 +67,7 @@ fn a_flood_of_slow_queries_is_refused_in_part_and_others_are_answered() {
     let count = |status| statuses.get(&status).copied().unwrap_or_default();
     // Six places of the queue are for one client, and of those that wait some have no turn in time.
     assert!(count(429) >= 10 && count(503) > 0 && count(500) > 0, "{statuses:?}");
-    assert!(reads >= 50 && (1..=6).contains(&waiting), "{reads} {waiting}");
+    assert!(reads >= 20 && (1..=6).contains(&waiting), "{reads} {waiting}");
     assert_eq!(told(&served, "queries_refused"), count(429) + count(503));
     assert!(told(&served, "queries_waited") >= count(503) && told(&served, "wait_time") > 0);
     assert_eq!(told(&served, "queries_waiting"), 0);

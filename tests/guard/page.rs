@@ -121,7 +121,7 @@ fn the_log_is_told_by_level_and_number_and_bad_questions_are_refused() {
 
 #[test]
 fn defaults_are_told_and_name_no_secret() {
-    let served = Served::start(&["cluster/secret=hush"]);
+    let served = Served::start(&["cluster/secret=hush", "cluster/port=0"]);
     let defaults = served.must("GET", "/_node/_local/_config_defaults", "");
     assert!(!defaults.body.contains("hush"));
     let defaults = defaults.json();

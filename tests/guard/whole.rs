@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -25,6 +26,12 @@ fn stopped() -> TempDir {
                 node.must("PUT", &format!("/db{n}"), "");
             }
             fill(&node, &format!("db{n}"), round * 10_000, 3000);
+        }
+        // Flushes go on for a while behind the writes.
+        let end = Instant::now() + Duration::from_secs(180);
+        while round == 1 && listed(dir.path()).len() < 2 {
+            assert!(Instant::now() < end, "several store files");
+            std::thread::sleep(Duration::from_millis(20));
         }
         node.end("-TERM");
     }

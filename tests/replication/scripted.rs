@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -47,6 +47,8 @@ pub struct Asked {
     /// Names in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
+    /// When all of it was there.
+    pub at: Instant,
 }
 
 impl Asked {
@@ -130,6 +132,11 @@ impl Peer {
         self.state().rules.push((on, fault));
     }
 
+    /// Takes all rules back.
+    pub fn fail_no_more(&self) {
+        self.state().rules.clear();
+    }
+
     /// Ends [`Fault::Stop`]; what was under way is lost.
     pub fn go_on(&self) {
         self.state().stopped = false;
@@ -170,7 +177,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
     let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(Some(Asked { method, target, headers, body }))
+    Ok(Some(Asked { method, target, headers, body, at: Instant::now() }))
 }
 
 /// Waits as long as the server is stopped.

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::scripted::{Asked, Fault, Peer};
 use crate::served::{ADMIN, Served, exchange_raw, request};
 
-/// Peers may be silent for a second, jobs stand still for two.
+/// Peers may be silent for two seconds, jobs stand still for four.
 fn node(more: &[&str]) -> Served {
-    let hasty = ["replicator/connection_timeout=1000", "replicator/stall_timeout=2000", "replicator/interval=50"];
+    let hasty = ["replicator/connection_timeout=2000", "replicator/stall_timeout=4000", "replicator/interval=50"];
     Served::start(&[&hasty[..], more].concat())
 }
 
@@ -43,7 +43,8 @@ fn a_feed_whose_filter_lets_nothing_pass_gives_signs_of_life() {
             let answer = exchange_raw(served.node.address(), &request(ADMIN, "GET", &target, &[], ""));
             let signs = answer.matches(&chunk).count();
             assert!(answer.contains("\"id\":\"last\""), "{target}: {answer:?}");
-            assert!((most.min(3)..=most).contains(&signs), "{target}: {signs} signs in {answer:?}");
+            // How many there are depends on the machine.
+            assert!((most.min(1)..=most).contains(&signs), "{target}: {signs} signs in {answer:?}");
         }
     }
     end(served);
@@ -52,8 +53,8 @@ fn a_feed_whose_filter_lets_nothing_pass_gives_signs_of_life() {
 /// A filter that lets nothing pass for longer than a job may stand still, or a peer be silent.
 #[test]
 fn a_replication_by_a_filter_that_lets_nothing_pass_for_long_comes_to_its_end() {
-    let served = node(&[]);
-    fill_with_a_slow_filter(&served, 1500);
+    let served = node(&["replicator/retries_per_request=20"]);
+    fill_with_a_slow_filter(&served, 2250);
     let url = format!("http://{ADMIN}@{}/here", served.node.address());
     for source in ["here", &url] {
         let order = json!({"source": source, "target": "copy", "create_target": true, "filter": "f/slow"});
@@ -67,13 +68,13 @@ fn a_replication_by_a_filter_that_lets_nothing_pass_for_long_comes_to_its_end() 
 #[test]
 fn a_source_that_only_gives_signs_of_life_is_waited_for() {
     let (served, peer) = (node(&[]), Peer::with_docs(5));
-    peer.fail("GET _changes", Fault::Beats(25));
+    peer.fail("GET _changes", Fault::Beats(45));
     let order = json!({"source": peer.url, "target": "copy", "create_target": true});
     let answer = served.ask(ADMIN, "POST", "/_replicate", &order.to_string());
     assert_eq!((answer.status, &answer.json()["history"][0]["docs_written"]), (200, &json!(5)), "{answer:?}");
     assert_eq!((peer.unused(), peer.asked("GET _changes")), (0, 1));
     let asked = peer.state().log.iter().find(|asked| asked.target.contains("/_changes")).cloned();
-    assert!(asked.is_some_and(|asked| asked.target.contains("heartbeat=333") && !asked.target.contains("feed=")));
+    assert!(asked.is_some_and(|asked| asked.target.contains("heartbeat=666") && !asked.target.contains("feed=")));
     end(served);
 }
 
@@ -88,7 +89,7 @@ fn a_peer_that_stops_in_mid_feed_is_begun_anew_by_the_watchdog() {
     let crashed = || {
         let jobs = served.must("GET", "/_scheduler/jobs", "").json();
         let history = jobs["jobs"][0]["history"].as_array().cloned().unwrap_or_default();
-        let why = |event: &Value| event["reason"].as_str().unwrap_or_default().contains("Nothing moved for 2 seconds.");
+        let why = |event: &Value| event["reason"].as_str().unwrap_or_default().contains("Nothing moved for 4 seconds.");
         history.iter().any(|event| event["type"] == "crashed" && why(event))
     };
     served.until("the watchdog ends the run", crashed);
@@ -108,7 +109,8 @@ fn checkpoint(served: &Served, target: &str) -> Value {
 #[test]
 fn a_stretch_of_which_nothing_passes_goes_on_from_where_it_was_broken_off() {
     let served = node(&["replicator/checkpoint_interval=200"]);
-    fill_with_a_slow_filter(&served, 1500);
+    // Many more than are read: the replications are ended long before the last one, on a slow machine, too.
+    fill_with_a_slow_filter(&served, 9000);
     let url = format!("http://{ADMIN}@{}/here", served.node.address());
     for (source, target) in [("here", "one"), (&*url, "two")] {
         let order = json!({"source": source, "target": target, "create_target": true, "filter": "f/slow",
@@ -122,7 +124,7 @@ fn a_stretch_of_which_nothing_passes_goes_on_from_where_it_was_broken_off() {
         cancel(&id);
         let behind = checkpoint(&served, target)["source_last_seq"].as_str().unwrap_or_default().to_owned();
         let left = served.must("GET", &format!("/here/_changes?limit=1&since={behind}"), "").json();
-        assert!(left["pending"].as_u64().is_some_and(|left| (1..1500).contains(&left)), "{left}");
+        assert!(left["pending"].as_u64().is_some_and(|left| (1..9000).contains(&left)), "{left}");
         start();
         served.until("the next session's", || checkpoint(&served, target)["history"][1].is_object());
         cancel(&id);
@@ -198,20 +200,20 @@ fn a_source_that_does_not_wait_for_news_is_asked_now_and_then() {
     let (served, peer) = (node(&[]), Peer::with_docs(1));
     let order = json!({"source": peer.url, "target": "copy", "create_target": true, "continuous": true});
     served.must("POST", "/_replicate", &order.to_string());
-    let waits = |count: usize| {
+    let waits = || -> Vec<Instant> {
         let is_wait = |asked: &&Asked| asked.target.contains("feed=longpoll");
-        peer.state().log.iter().filter(is_wait).count() >= count
+        peer.state().log.iter().filter(is_wait).map(|asked| asked.at).collect()
     };
-    served.until("it waits", || waits(1));
-    let begun = Instant::now();
-    served.until("it is asked again, and again", || waits(3));
-    assert!(begun.elapsed() >= Duration::from_millis(900));
+    served.until("it is asked, and again, and again", || waits().len() >= 3);
+    let waits = waits();
+    assert!(waits[2] - waits[0] >= Duration::from_millis(900));
     end(served);
 }
 
 #[test]
 fn how_far_a_replication_is_behind_is_told_in_seconds_and_entries() {
-    let (served, peer) = (node(&["replicator/retries_per_request=100"]), Peer::with_docs(5));
+    // Nobody gives it up meanwhile.
+    let (served, peer) = (Served::start(&["replicator/interval=50"]), Peer::with_docs(5));
     peer.fail("GET _changes", Fault::Slow(Duration::ZERO));
     peer.fail("GET _changes", Fault::Stop);
     let order = json!({"source": peer.url, "target": "copy", "create_target": true, "continuous": true,
@@ -226,7 +228,7 @@ fn how_far_a_replication_is_behind_is_told_in_seconds_and_entries() {
         told("seconds").is_some_and(|seconds| seconds > 0) && told("entries") == Some(4)
     });
     peer.go_on();
+    served.until("all is copied", || served.must("GET", "/copy", "").json()["doc_count"] == 5);
     served.until("none", || told("seconds").is_none());
-    assert_eq!(served.must("GET", "/copy", "").json()["doc_count"], 5);
     end(served);
 }

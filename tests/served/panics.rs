@@ -53,7 +53,13 @@ impl Log {
         Log { path: folder.path().join("log"), _folder: folder }
     }
 
-    /// Where a process of the node may write; it adds to what an earlier one wrote.
+    /// All that was written so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.path).unwrap_or_default()).into_owned()
+    }
+
+    /// Where a process of the node may write; it adds to what an earlier one wrote. A file and no pipe: nobody reads
+    /// while the node runs, and a pipe that is full would stop it.
     pub fn stdio(&self) -> Stdio {
         File::options().create(true).append(true).open(&self.path).expect("a log").into()
     }
@@ -61,7 +67,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        let text = String::from_utf8_lossy(&std::fs::read(&self.path).unwrap_or_default()).into_owned();
+        let text = self.text();
         if thread::panicking() {
             eprintln!("{text}");
         } else {

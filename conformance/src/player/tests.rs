@@ -111,7 +111,7 @@ async fn open_feeds_are_read_until_their_time_and_closed_ones_must_end() {
     let (target, _log) =
         server(|_| "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"a\":\r\n3\r\n1}\n\r\n".into()).await;
     let open = case(
-        r#"{"do":"GET /f","lines":true,"open":true,"timeout_s":0.3,
+        r#"{"do":"GET /f","lines":true,"open":true,"timeout_s":3,
             "response":{"status":200,"kind":"lines","body":[{"a":1}]}}"#,
         "",
     );

@@ -265,7 +265,10 @@ fn long_texts_take_time_by_their_length() {
             let mut count = 0u64;
             analyzer.for_each_token("f", &text, &mut |_| count += 1);
             let spent = begun.elapsed();
-            assert!(spent < Duration::from_secs(20), "{name}: {LENGTH} bytes of {kind:?}: {count} tokens in {spent:?}");
+            assert!(
+                spent < Duration::from_secs(120),
+                "{name}: {LENGTH} bytes of {kind:?}: {count} tokens in {spent:?}"
+            );
             if spent > Duration::from_millis(300) {
                 println!("{name}: {kind:?}: {count} tokens in {spent:?}");
             }

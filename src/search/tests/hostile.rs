@@ -165,7 +165,7 @@ fn costly_queries_end() {
         let is_known =
             matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_) | SearchError::TooLarge));
         assert!(is_known, "{head}: {answer:?}");
-        assert!(start.elapsed().as_secs() < 20, "{head} took {:?}", start.elapsed());
+        assert!(start.elapsed().as_secs() < 120, "{head} took {:?}", start.elapsed());
     }
 }
 

@@ -332,7 +332,7 @@ fn a_reader_does_not_wait_while_the_disk_brings_the_sums_of_another_one() {
             std::thread::yield_now();
         }
         scope.spawn(|| told.send(read(1000)));
-        let other = heard.recv_timeout(std::time::Duration::from_secs(20));
+        let other = heard.recv_timeout(std::time::Duration::from_secs(120));
         drop(held);
         other.expect("it waits for the disk of another reader").unwrap();
     });
