@@ -572,7 +572,18 @@ impl Pull<'_> {
                 missing.push((row.id.clone(), Want::Revisions { revs, latest: false }));
             }
         }
+        if self.begins_at_end() {
+            missing.reverse();
+        }
         self.pull_leaves(missing.into()).await
+    }
+
+    /// Whether a page of the other copy is read from its end. Two copies are often read at once: they meet in the
+    /// middle, for what one pull brought the other does not ask for.
+    fn begins_at_end(&self) -> bool {
+        let nodes = self.database.replicas().nodes_of(self.range);
+        let others = nodes.iter().filter(|node| **node != self.database.context.node);
+        others.take_while(|node| *node != self.remote.node()).count() % 2 == 1
     }
 
     /// Applies leaves, few enough at a time for the memory that all pulls share: those that are large alone.
