@@ -23,6 +23,8 @@ mod replications;
 mod reshard;
 #[path = "cluster/search.rs"]
 mod search;
+#[path = "cluster/sessions.rs"]
+mod sessions;
 #[path = "cluster/sizes.rs"]
 mod sizes;
 #[path = "cluster/stood_still.rs"]

@@ -1,6 +1,8 @@
 //! `settee import` and `settee export` between running nodes: everything is carried over, also by runs that are killed,
 //! and what is not on the target is told.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,8 +21,12 @@ fn address(served: &Served) -> String {
 
 /// `settee import` or `export` from one node to another.
 fn command(word: &str, from: &Served, to: &Served, more: &[&str]) -> Command {
+    command_from(word, &address(from), to, more)
+}
+
+fn command_from(word: &str, from: &str, to: &Served, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
-    command.args([word, "--url", &address(from), "--to", &address(to)]).args(more);
+    command.args([word, "--url", from, "--to", &address(to)]).args(more);
     command.env("SETTEE_SOURCE_LOGIN", ADMIN).env("SETTEE_TARGET_LOGIN", ADMIN);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -62,6 +68,7 @@ fn fill(source: &Served) {
     let security = r#"{"admins":{"names":["ann"],"roles":[]},"members":{"names":[],"roles":["staff"]}}"#;
     source.must("PUT", "/large%2Fone/_security", security);
     source.must("PUT", "/large%2Fone/_revs_limit", "77");
+    source.must("PUT", "/large%2Fone/_auto_purge", r#"{"deleted_document_ttl":"9_day"}"#);
     source.must("PUT", "/parts?partitioned=true", "");
     source.must("PUT", "/parts/p:1", "{}");
     source.must("PUT", "/empty", "");
@@ -141,8 +148,59 @@ fn same(source: &Served, target: &Served) {
         let value = |served: &Served| served.must("GET", &format!("/large%2Fone/{setting}"), "").json();
         assert_eq!(value(source), value(target), "{setting}");
     }
+    let period = |database: &str| {
+        target.must("GET", &format!("/{database}/_auto_purge"), "").json()["deleted_document_ttl"].clone()
+    };
+    assert_eq!((period("large%2Fone"), period("parts")), (json!("9_day"), Value::Null));
     let session = target.ask("ann:secret", "GET", "/_session", "").json();
     assert_eq!(session["userCtx"]["roles"], json!(["staff"]), "the password of the source logs in");
+}
+
+/// The address of a node as an older server, which has no `_auto_purge`: requests of it reach the node under a name
+/// that it does not know.
+fn without_auto_purge(served: &Served) -> String {
+    let (listener, to) = (TcpListener::bind("127.0.0.1:0").expect("a port"), served.node.address());
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut server = TcpStream::connect(to).expect("the node listens");
+            let (mut back, mut there) = (client.try_clone().expect("a handle"), server.try_clone().expect("a handle"));
+            std::thread::spawn(move || std::io::copy(&mut there, &mut back));
+            std::thread::spawn(move || {
+                let mut bytes = [0; 1 << 16];
+                while let Ok(count @ 1..) = client.read(&mut bytes) {
+                    let text = String::from_utf8_lossy(&bytes[..count]).replace("/_auto_purge ", "/_none_purge ");
+                    if server.write_all(text.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+                // The client has gone; the node may have closed its side before.
+                let _ = server.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+    address
+}
+
+/// A source that does not know the setting is no reason to carry nothing over.
+#[test]
+fn a_source_without_auto_purge_is_passed_over_silently() {
+    let (source, target) = (Served::start(&[]), Served::start(&[]));
+    source.must("PUT", "/d", "");
+    source.must("PUT", "/d/doc", "{}");
+    source.must("PUT", "/d/_revs_limit", "78");
+    source.must("PUT", "/d/_auto_purge", r#"{"deleted_document_ttl":"9_day"}"#);
+    let told = whole(command_from("import", &without_auto_purge(&source), &target, &["--db", "d"]));
+    assert!(!told.contains("_auto_purge") && !told.contains("_none_purge"), "{told}");
+    assert_eq!(target.must("GET", "/d/_revs_limit", "").json(), 78);
+    assert_eq!(target.must("GET", "/d/_auto_purge", "").json()["deleted_document_ttl"], Value::Null);
+    target.must("GET", "/d/doc", "");
+    // As the server that it is, the setting comes with the next run, and once.
+    whole(command("import", &source, &target, &["--db", "d"]));
+    assert_eq!(target.must("GET", "/d/_auto_purge", "").json()["deleted_document_ttl"], "9_day");
+    for served in [source, target] {
+        served.runtime.block_on(served.node.stop());
+    }
 }
 
 fn settings() -> [&'static str; 1] {

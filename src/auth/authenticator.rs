@@ -14,9 +14,10 @@ use super::jwks::Jwks;
 use super::jwt::Tokens;
 use super::lockout::{Lockout, Suspect};
 use super::password::StoredHash;
+use super::secrets::{SecretStore, Secrets, ensure_secret};
 use super::verified::Verifier;
 use super::{AuthError, Handler, UserCtx, admins, basic, cookie, keyed_hash, options, proxy, totp};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::limits;
 use crate::observe::metrics::Counter;
@@ -68,6 +69,7 @@ struct Inner {
     failed_logins: FailedLogins,
     tokens: Tokens,
     jwks: Jwks,
+    secrets: SecretStore,
 }
 
 impl fmt::Debug for Authenticator {
@@ -88,6 +90,7 @@ impl Authenticator {
             failed_logins: FailedLogins::default(),
             tokens: Tokens::default(),
             jwks: Jwks::new(env, config),
+            secrets: SecretStore::new(env, config),
         }))
     }
 
@@ -137,15 +140,17 @@ impl Authenticator {
     async fn session(&self, headers: &HeaderMap) -> Result<Option<Identified>, AuthError> {
         let Some(cookie) = cookie::of_request(headers)? else { return Ok(None) };
         let Inner { env, config, accounts, .. } = &*self.0;
-        let Some(secret) = options::get(config, "secret") else { return Ok(None) };
+        let Some(secrets) = Secrets::of(config) else { return Ok(None) };
         let Some(account) = accounts.find(&cookie.name).await? else { return Ok(None) };
-        let (key, algorithms) = (cookie::key(&secret, &account.salt), keyed_hash::algorithms(config));
-        let now_s = env.wall().as_secs();
-        let worth = cookie.worth(&key, &algorithms, now_s, cookie::timeout_s(config));
-        if worth == Worth::Nothing {
-            return Ok(None);
-        }
-        let renewed = (worth == Worth::HoldsAndAges).then(|| cookie::mint(&key, algorithms[0], &cookie.name, now_s));
+        let (algorithms, timeout_s, now_s) =
+            (keyed_hash::algorithms(config), cookie::timeout_s(config), env.wall().as_secs());
+        let key = |secret: &str| cookie::key(secret, &account.salt);
+        let worth = |secret: &str| cookie.worth(&key(secret), &algorithms, now_s, timeout_s);
+        let found = secrets.all().map(|secret| (secret, worth(secret))).find(|(_, worth)| *worth != Worth::Nothing);
+        let Some((secret, worth)) = found else { return Ok(None) };
+        // That of another secret is renewed at once, so that the session outlives that secret.
+        let is_due = worth == Worth::HoldsAndAges || secret != secrets.present();
+        let renewed = is_due.then(|| cookie::mint(&key(secrets.present()), algorithms[0], &cookie.name, now_s));
         let user = UserCtx { name: Some(cookie.name), roles: account.roles.clone(), handler: Some(Handler::Cookie) };
         Ok(Some(Identified { user, renewed }))
     }
@@ -234,6 +239,11 @@ impl Authenticator {
         Ok(cookie::mint(&key, keyed_hash::algorithms(config)[0], name, now_s))
     }
 
+    /// The secrets of this node, to be replaced.
+    pub fn secrets(&self) -> &SecretStore {
+        &self.0.secrets
+    }
+
     /// Hashes the password of a user document that is to be written.
     ///
     /// # Errors
@@ -241,19 +251,6 @@ impl Authenticator {
     pub async fn hash_password(&self, password: &str) -> Result<StoredHash, AuthError> {
         self.0.verifier.hash(password.as_bytes(), admins::cost(&self.0.config)).await
     }
-}
-
-/// The secret of cookies, `chttpd_auth/secret`: made at the first start and kept in the configuration.
-///
-/// # Errors
-/// When it could not be written.
-pub async fn ensure_secret(env: &Env, config: &Config) -> Result<String, ConfigError> {
-    if let Some(secret) = options::get(config, "secret") {
-        return Ok(secret);
-    }
-    let secret = crate::wire::hex::encode(&env.random_bytes::<16>());
-    config.set(("chttpd_auth", "secret"), &secret, true).await?;
-    Ok(secret)
 }
 
 fn check_iterations(config: &Config, iterations: u32) -> Result<(), AuthError> {

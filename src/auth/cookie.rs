@@ -117,7 +117,7 @@ pub(super) fn mint(key: &[u8], algorithm: HashAlgorithm, name: &str, now_s: u64)
 }
 
 /// How long a session lives without a request, in seconds: `chttpd_auth/timeout`.
-pub(super) fn timeout_s(config: &Config) -> u64 {
+pub fn timeout_s(config: &Config) -> u64 {
     options::u64(config, "timeout", limits::SESSION_TIMEOUT_S).min(limits::SESSION_TIMEOUT_MAX_S)
 }
 

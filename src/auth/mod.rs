@@ -26,6 +26,7 @@ pub mod password;
 pub mod password_rules;
 pub mod peruser;
 mod proxy;
+pub mod secrets;
 pub mod security;
 #[cfg(test)]
 mod tests;
@@ -35,8 +36,9 @@ pub mod users;
 pub mod users_design;
 mod verified;
 
-pub use authenticator::{Authenticator, Credentials, Identified, Login, ensure_secret};
+pub use authenticator::{Authenticator, Credentials, Identified, Login};
 pub use error::AuthError;
+pub use secrets::ensure_secret;
 
 /// The role of server administrators; no user document may carry it.
 pub const ADMIN_ROLE: &str = "_admin";

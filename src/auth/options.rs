@@ -1,12 +1,13 @@
 //! Options of the section `[chttpd_auth]`; where one is unset there, its old place `[couch_httpd_auth]` counts.
 
-use crate::config::Config;
+use crate::config::{Config, Sections};
 
 const SECTION: &str = "chttpd_auth";
 /// Where CouchDB before 3.2 had them.
 const OLD_SECTION: &str = "couch_httpd_auth";
 
-fn section(config: &Config, key: &str) -> &'static str {
+/// The section that counts for an option.
+pub(super) fn section(config: &Config, key: &str) -> &'static str {
     match config.get(SECTION, key) {
         None if config.get(OLD_SECTION, key).is_some() => OLD_SECTION,
         _ => SECTION,
@@ -16,6 +17,12 @@ fn section(config: &Config, key: &str) -> &'static str {
 /// An option, if it is set to more than nothing.
 pub fn get(config: &Config, key: &str) -> Option<String> {
     config.get(section(config, key), key).filter(|value| !value.is_empty())
+}
+
+/// As [`get`], of one snapshot of the settings: for options that belong together.
+pub(super) fn get_in(sections: &Sections, key: &str) -> Option<String> {
+    let of = |section: &str| sections.get(section)?.get(key).cloned();
+    of(SECTION).or_else(|| of(OLD_SECTION)).filter(|value| !value.is_empty())
 }
 
 /// An option as text.

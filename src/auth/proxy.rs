@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 
+use super::secrets::Secrets;
 use super::{UserCtx, keyed_hash, options, password};
 use crate::config::Config;
 
@@ -17,13 +18,16 @@ pub(super) fn user(config: &Config, headers: &HeaderMap) -> Option<UserCtx> {
     let name = header(config, headers, USER_NAME)?;
     if options::bool(config, "proxy_use_secret", false) {
         // Without a secret nobody can have made a token with it.
-        let secret = options::get(config, "secret")?;
+        let secrets = Secrets::of(config)?;
         let token = header(config, headers, TOKEN)?;
-        let holds = keyed_hash::algorithms(config).into_iter().any(|algorithm| {
-            let expected = crate::wire::hex::encode(&algorithm.mac(secret.as_bytes(), name.as_bytes()));
-            password::equal(expected.as_bytes(), token.as_bytes())
-        });
-        if !holds {
+        let algorithms = keyed_hash::algorithms(config);
+        let is_of = |secret: &str| {
+            algorithms.iter().any(|algorithm| {
+                let expected = crate::wire::hex::encode(&algorithm.mac(secret.as_bytes(), name.as_bytes()));
+                password::equal(expected.as_bytes(), token.as_bytes())
+            })
+        };
+        if !secrets.all().any(is_of) {
             return None;
         }
     }
@@ -78,6 +82,12 @@ mod tests {
         assert!(ask(&config, &sha1) && ask(&config, &token(keyed_hash::HashAlgorithm::Sha256)));
         assert!(!ask(&config, &sha512) && !ask(&config, "") && !ask(&config, "x"));
         assert_eq!(user(&config, &headers(&[("X-Auth-CouchDB-UserName", "p")])), None);
+        // A former one, and one that is to come.
+        for (accepted, holds) in [("s2, s3", true), ("s2,s4", false), ("", false)] {
+            let accepted = format!("chttpd_auth/accepted_secrets={accepted}");
+            let config = in_memory(&env, &["chttpd_auth/proxy_use_secret=true", "chttpd_auth/secret=new", &accepted]);
+            assert_eq!(ask(&config, &sha1), holds, "{accepted}");
+        }
         let without = in_memory(&env, &["chttpd_auth/proxy_use_secret=true"]);
         assert!(!ask(&without, &sha1));
     }

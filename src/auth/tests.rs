@@ -174,3 +174,31 @@ fn the_outer_door_closes_when_users_are_required() {
     let refusal = enter(&but_up, Door::Other, &nobody);
     assert_eq!(refusal, Err(Refusal::Unauthorized("Authentication required.")));
 }
+
+#[test]
+fn a_session_of_a_former_secret_holds_and_is_renewed_with_the_present_one() {
+    let (runtime, env) = world();
+    let config = in_memory(&env, &["chttpd_auth/iterations=10", "chttpd_auth/secret=old"]);
+    runtime.block_on(async {
+        admins::put(&env, &config, "adm", "pass", true).await.unwrap();
+        let authenticator = Authenticator::new(&env, &config, None);
+        let login = authenticator.login(("adm", b"pass"), None).await.unwrap();
+        let first = authenticator.open_session(&login, "").await.unwrap();
+        let show = async |cookie: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::COOKIE, format!("AuthSession={cookie}").parse().unwrap());
+            let found = authenticator.authenticate(Credentials { headers: &headers, peer: None }).await.unwrap();
+            (found.user.name.is_some(), found.renewed)
+        };
+        assert_eq!(show(&first).await, (true, None));
+        authenticator.secrets().accept("new").await.unwrap();
+        assert_eq!(show(&first).await, (true, None));
+        authenticator.secrets().put_to_use(&secrets::digest("new")).await.unwrap();
+        let (holds, renewed) = show(&first).await;
+        let renewed = renewed.unwrap();
+        assert!(holds && renewed != first);
+        assert_eq!(show(&renewed).await, (true, None));
+        authenticator.secrets().drop_accepted(&secrets::digest("new")).await.unwrap();
+        assert_eq!((show(&first).await, show(&renewed).await), ((false, None), (true, None)));
+    });
+}

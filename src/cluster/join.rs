@@ -25,13 +25,14 @@ use crate::world::Env;
 
 const TOKEN: &str = "settee-join-";
 /// Settings that a new node takes over; `None`: the whole section.
-const SHARED: [(&str, Option<&str>); 7] = [
+const SHARED: [(&str, Option<&str>); 8] = [
     ("admins", None),
     ("cluster", Some("secret")),
     ("cluster", Some("n")),
     ("cluster", Some("q")),
     ("cluster", Some("placement")),
     ("chttpd_auth", Some("secret")),
+    ("chttpd_auth", Some("accepted_secrets")),
     ("couchdb", Some("uuid")),
 ];
 

@@ -27,6 +27,8 @@ enum Kind {
     Word(&'static [&'static str]),
     /// Modules with levels of the log: `storage=debug, http=warn`.
     Levels,
+    /// Texts divided by commas, not more than are accepted.
+    Secrets,
     /// Anything.
     Text,
 }
@@ -48,7 +50,7 @@ pub const LEVELS: &[&str] = &[
     "none",
 ];
 
-use Kind::{DiskReserve, Fraction, Levels, Number, Port, Switch, Text, Word};
+use Kind::{DiskReserve, Fraction, Levels, Number, Port, Secrets, Switch, Text, Word};
 
 /// Sections whose keys are names.
 const OPEN: &[&str] = &["admins", "jwt_keys", "query_servers", "vhosts"];
@@ -120,6 +122,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
             "authentication_redirect",
         ],
     ),
+    ("chttpd_auth", Secrets, &["accepted_secrets"]),
     ("chttpd_auth_lockout", Word(&["enforce", "warn", "off"]), &["mode"]),
     ("chttpd_auth_lockout", Number, &["threshold", "max_lifetime", "max_objects"]),
     ("cluster", Port, &["port"]),
@@ -269,6 +272,7 @@ impl Kind {
                 pair.split_once('=')
                     .is_some_and(|(module, level)| is_module(module.trim()) && LEVELS.contains(&level.trim()))
             }),
+            Secrets => value.split(',').filter(|one| !one.trim().is_empty()).count() <= limits::ACCEPTED_SECRETS_MAX,
             Text => true,
         }
     }
@@ -288,6 +292,7 @@ impl fmt::Display for Kind {
             DiskReserve => write!(f, "0 or a number of at least {}", limits::DISK_RESERVE_MB_MIN),
             Word(words) => f.write_str(&words.join(", ")),
             Levels => f.write_str("MODULE=LEVEL, .., each level one of debug, info, warning, error, none"),
+            Secrets => write!(f, "at most {} texts, divided by commas", limits::ACCEPTED_SECRETS_MAX),
             Text => f.write_str("a text"),
         }
     }
@@ -296,8 +301,9 @@ impl fmt::Display for Kind {
 /// Why a value is not taken by an option; `None` where it is, and for an empty one, which stands for the default.
 pub fn refusal(section: &str, key: &str, value: &str) -> Option<String> {
     let kind = kind_of(section, key)?;
-    // The option is no secret where its value is held against a list.
-    (!value.is_empty() && !kind.takes(value)).then(|| format!("[{section}] {key} = {value}: expected {kind}"))
+    // Secrets are not shown; of any other option that refuses a value the value is none.
+    let shown = if kind == Secrets { "(hidden)" } else { value };
+    (!value.is_empty() && !kind.takes(value)).then(|| format!("[{section}] {key} = {shown}: expected {kind}"))
 }
 
 /// Which values an option takes, in words; `None` where the node does not know it.
@@ -361,6 +367,9 @@ mod tests {
         }
         let told = refusal("chttpd", "require_valid_user", "yes").unwrap();
         assert_eq!(told, "[chttpd] require_valid_user = yes: expected true or false");
+        assert_eq!(refusal("chttpd_auth", "accepted_secrets", "a, b,c,,d"), None);
+        let told = refusal("chttpd_auth", "accepted_secrets", "a,b,c,d,e").unwrap();
+        assert_eq!(told, "[chttpd_auth] accepted_secrets = (hidden): expected at most 4 texts, divided by commas");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::auth::AuthError;
 use crate::auth::access::Refusal;
+use crate::auth::secrets::SecretError;
 use crate::auth::users::UserError;
 use crate::cluster::{CallError, MemberError, NodeName, StartError};
 use crate::config::ConfigError;
@@ -294,6 +295,18 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Unauthorized(reason) => Problem::unauthorized(reason),
             Refusal::Forbidden(reason) => Problem::forbidden(reason),
+        }
+    }
+}
+
+impl From<SecretError> for Problem {
+    fn from(error: SecretError) -> Problem {
+        match error {
+            SecretError::Config(error) => error.into(),
+            SecretError::Unfit => Problem::bad_request(error.to_string()),
+            SecretError::Full | SecretError::Unknown | SecretError::Other => {
+                Problem::new(StatusCode::CONFLICT, "conflict", error.to_string())
+            }
         }
     }
 }

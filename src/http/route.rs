@@ -339,7 +339,7 @@ pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
 fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
     let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
     match parts.as_slice() {
-        [_, "_config", "_reload"] | [_, "_restart"] => (&[Verb::Post], "POST"),
+        [_, "_config", "_reload"] | [_, "_restart" | "_rotate_secret"] => (&[Verb::Post], "POST"),
         [_, "_config", _, _] => (&[Verb::Get, Verb::Put, Verb::Delete], "GET,PUT,DELETE"),
         // Whatever the method, as in CouchDB: what is wrong is the path, or nothing.
         [] | ["_local"] | [_, "_config", _, _, _, ..] => (ANY, ""),

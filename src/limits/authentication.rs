@@ -22,6 +22,13 @@ pub const PASSWORD_ITERATIONS_UNNAMED: u32 = 10_000;
 pub const SESSION_TIMEOUT_S: u64 = 600;
 /// Longest life of a session in seconds, ten years: its end must be a date that headers can hold.
 pub const SESSION_TIMEOUT_MAX_S: u64 = 10 * 365 * 86_400;
+/// Secrets that are accepted beside the one with which cookies are made (`chttpd_auth/accepted_secrets`): a forged
+/// cookie is held against each of them.
+pub const ACCEPTED_SECRETS_MAX: usize = 4;
+/// Bytes of a secret that one node tells another at most.
+pub const SECRET_BYTES_MAX: usize = 1024;
+/// Bytes of a step of a rotation of secrets, as JSON.
+pub const SECRET_STEP_BYTES: u64 = 16 << 10;
 /// Bytes of a session cookie; longer ones are taken for unreadable.
 pub const COOKIE_BYTES_MAX: usize = 8192;
 /// Failed logins after which a name is locked for an address (`chttpd_auth_lockout/threshold`), as in CouchDB.

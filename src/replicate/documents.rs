@@ -17,7 +17,7 @@ use super::jobs::Replicator;
 use super::notes::{Notes, listed, plain};
 use super::owner;
 use super::request::{Replication, check_options};
-use super::sealed::{SEALED, key_of, opened};
+use super::sealed::{SEALED, keys_of, opened};
 use crate::auth::{self, UserCtx};
 use crate::cluster::Cluster;
 use crate::coordinator::{ChangeRow, Coordinator, Database, EventKind, Follower, NamesQuery};
@@ -368,7 +368,7 @@ impl Documenter {
         }
         replicator.end_of(&origin);
         let user = caller(replicator, &body);
-        let started = opened(body, key_of(&replicator.config).as_ref())
+        let started = opened(body, &keys_of(&replicator.config))
             .map_err(ReplicateError::BadRequest)
             .and_then(|body| Replication::parse(&body))
             .and_then(|replication| replicator.start(replication, &user, &self.base_url, Some(origin.clone())));

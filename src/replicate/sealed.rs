@@ -5,12 +5,16 @@
 //! version, nonce, and the JSON of it under ChaCha20-Poly1305. The key is made of `[chttpd_auth] secret`, which all
 //! nodes of a cluster share; the address that the credentials are for, and the owner of the document, are bound to
 //! them: who copies the text into a document of another address or owner gets nothing opened.
+//!
+//! What was sealed under another secret that is accepted still is opened, too, and is sealed under the present one when
+//! its document is written the next time.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sha2::{Digest as _, Sha256};
 
+use crate::auth::secrets::Secrets;
 use crate::config::Config;
 use crate::document::json::{self, Object, Value};
 use crate::wire::url::split_credentials;
@@ -18,6 +22,10 @@ use crate::wire::url::split_credentials;
 /// The member that stands for what is sealed.
 pub const SEALED: &str = "sealed";
 const VERSION: &str = "v1.";
+/// The members of a document that name an endpoint.
+const SIDES: [&str; 2] = ["source", "target"];
+/// Members of an endpoint that are sealed, beside credentials in its address.
+const OPEN_MEMBERS: [&str; 2] = ["auth", "headers"];
 const LABEL: &[u8] = b"settee: credentials of replications";
 
 /// The key of a cluster.
@@ -55,14 +63,15 @@ impl SealKey {
     }
 }
 
-/// The key, where credentials are sealed and the nodes share a secret.
-pub fn seal_key(config: &Config) -> Option<SealKey> {
-    config.bool("replicator", "seal_credentials", false).then(|| key_of(config)).flatten()
+/// Whether credentials are sealed when their document is written.
+pub fn seals(config: &Config) -> bool {
+    config.bool("replicator", "seal_credentials", false)
 }
 
-/// The key, whether or not credentials are sealed now: they may have been.
-pub fn key_of(config: &Config) -> Option<SealKey> {
-    config.get("chttpd_auth", "secret").filter(|secret| !secret.is_empty()).map(|secret| SealKey::of(&secret))
+/// The keys of all secrets that are accepted, that of the present one first; empty while there is no secret. Whether or
+/// not credentials are sealed now: they may have been.
+pub fn keys_of(config: &Config) -> Vec<SealKey> {
+    Secrets::of(config).map(|secrets| secrets.all().map(SealKey::of).collect()).unwrap_or_default()
 }
 
 /// What credentials are bound to: scheme, host and port of the address, and the owner.
@@ -73,9 +82,17 @@ fn bound(url: &str, body: &Object) -> String {
     format!("{}{}\n{owner}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
 }
 
-/// The body with its credentials sealed; `nonce` answers other bytes each time.
-pub fn sealed(mut body: Object, key: &SealKey, mut nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
-    for side in ["source", "target"] {
+/// The body with its credentials sealed under the first of `keys`, and those that came sealed under another one sealed
+/// anew; `nonce` answers other bytes each time. What none of the keys opens stays as it is; without a key all does.
+pub fn sealed(body: Object, keys: &[SealKey], mut nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
+    let Some((key, others)) = keys.split_first() else { return body };
+    let mut body = SIDES.into_iter().fold(body, |body, side| {
+        // New credentials take the place of the sealed ones.
+        let is_sealed_only =
+            body.get(side).and_then(Value::as_object).is_some_and(|endpoint| !names_credentials(endpoint));
+        is_sealed_only.then(|| opened_side(&body, side, others)).flatten().unwrap_or(body)
+    });
+    for side in SIDES {
         let Some(endpoint) = body.get(side) else { continue };
         let mut members = match endpoint {
             Value::String(url) if url.contains("://") => {
@@ -91,7 +108,7 @@ pub fn sealed(mut body: Object, key: &SealKey, mut nonce: impl FnMut() -> [u8; N
             secret.push("url", credentials);
             members.insert("url", format!("{before}{behind}"));
         }
-        for name in ["auth", "headers"] {
+        for name in OPEN_MEMBERS {
             if let Some(value) = members.remove(name) {
                 secret.push(name, value);
             }
@@ -104,31 +121,47 @@ pub fn sealed(mut body: Object, key: &SealKey, mut nonce: impl FnMut() -> [u8; N
     body
 }
 
+/// Whether an endpoint has credentials that are not sealed.
+fn names_credentials(endpoint: &Object) -> bool {
+    let url = endpoint.get("url").and_then(Value::as_str).unwrap_or_default();
+    OPEN_MEMBERS.iter().any(|name| endpoint.contains(name)) || split_credentials(url).1.is_some()
+}
+
 /// The body as it was before [`sealed`].
 ///
 /// # Errors
-/// Which side cannot be opened: the secret is another one since, or the text was made for another address or owner.
-pub fn opened(mut body: Object, key: Option<&SealKey>) -> Result<Object, String> {
-    for side in ["source", "target"] {
-        let Some(Value::Object(members)) = body.get(side) else { continue };
-        let mut members = members.clone();
-        let Some(Value::String(text)) = members.remove(SEALED) else { continue };
-        let url = members.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let secret = key.and_then(|key| key.open(&text, &bound(&url, &body)));
-        let secret = secret.ok_or_else(|| format!("The sealed credentials of the {side} cannot be opened."))?;
-        for (name, value) in secret {
-            let value = match (name == "url", value) {
-                (true, Value::String(credentials)) => {
-                    let (before, _, behind) = split_credentials(&url);
-                    Value::from(format!("{before}{credentials}@{behind}"))
-                }
-                (_, value) => value,
-            };
-            members.insert(name, value);
+/// Which side cannot be opened: its secret is not accepted any more, or the text was made for another address or owner.
+pub fn opened(body: Object, keys: &[SealKey]) -> Result<Object, String> {
+    SIDES.into_iter().try_fold(body, |body, side| {
+        let sealed = body.get(side).and_then(Value::as_object).and_then(|endpoint| endpoint.get(SEALED)?.as_str());
+        if sealed.is_none() {
+            return Ok(body);
         }
-        body.insert(side, Value::Object(members));
+        opened_side(&body, side, keys).ok_or_else(|| format!("The sealed credentials of the {side} cannot be opened."))
+    })
+}
+
+/// The body with the credentials of one side as they were before they were sealed; `None` where nothing is sealed, or
+/// none of the keys opens it.
+fn opened_side(body: &Object, side: &str, keys: &[SealKey]) -> Option<Object> {
+    let mut members = body.get(side)?.as_object()?.clone();
+    let text = members.remove(SEALED)?;
+    let url = members.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let bound = bound(&url, body);
+    let secret = keys.iter().find_map(|key| key.open(text.as_str()?, &bound))?;
+    for (name, value) in secret {
+        let value = match (name == "url", value) {
+            (true, Value::String(credentials)) => {
+                let (before, _, behind) = split_credentials(&url);
+                Value::from(format!("{before}{credentials}@{behind}"))
+            }
+            (_, value) => value,
+        };
+        members.insert(name, value);
     }
-    Ok(body)
+    let mut body = body.clone();
+    body.insert(side, Value::Object(members));
+    Some(body)
 }
 
 #[cfg(test)]
@@ -145,18 +178,18 @@ mod tests {
 
     #[test]
     fn credentials_are_sealed_for_one_address_and_owner_and_come_back() {
-        let key = SealKey::of("secret");
+        let keys = || ["secret"].map(SealKey::of);
         let plain = body(
             r#"{"source":"https://u:Sesame@h:1/a?x=y@z","target":{"url":"http://h/b","auth":{"basic":{"username":"u","password":"Sesame"}},
                 "headers":{"X-Token":"Sesame"}},"owner":"jane","continuous":true}"#,
         );
         let mut count = 0;
-        let kept = sealed(plain.clone(), &key, || {
+        let kept = sealed(plain.clone(), &keys(), || {
             count += 1;
             [count; NONCE_LEN]
         });
         assert!(!text(&kept).contains("Sesame") && text(&kept).contains("https://h:1/a?x=y@z"), "{}", text(&kept));
-        let back = opened(kept.clone(), Some(&key)).unwrap();
+        let back = opened(kept.clone(), &keys()).unwrap();
         assert_eq!(
             back.get("source").unwrap().as_object().unwrap().get("url"),
             Some(&"https://u:Sesame@h:1/a?x=y@z".into())
@@ -166,18 +199,38 @@ mod tests {
             plain.get("target").unwrap().as_object().unwrap().get("auth")
         );
         // What is sealed stays as it is.
-        assert_eq!(text(&sealed(kept.clone(), &key, || [9; NONCE_LEN])), text(&kept));
-        assert!(opened(kept.clone(), Some(&SealKey::of("another"))).is_err());
+        assert_eq!(text(&sealed(kept.clone(), &keys(), || [9; NONCE_LEN])), text(&kept));
+        assert!(opened(kept.clone(), &[SealKey::of("another")]).is_err() && opened(kept.clone(), &[]).is_err());
         let mut stolen = kept.clone();
         stolen.insert("owner", "joe");
-        assert!(opened(stolen, Some(&key)).is_err());
+        assert!(opened(stolen, &keys()).is_err());
         let elsewhere = body(&text(&kept).replace("https://h:1/", "https://evil:1/"));
-        assert_eq!(
-            opened(elsewhere, Some(&key)).unwrap_err(),
-            "The sealed credentials of the source cannot be opened."
-        );
+        assert_eq!(opened(elsewhere, &keys()).unwrap_err(), "The sealed credentials of the source cannot be opened.");
         for bare in [r#"{"source":"a","target":"http://h/b"}"#, r#"{"source":5}"#, "{}"] {
-            assert_eq!(text(&sealed(body(bare), &key, || [1; NONCE_LEN])), text(&body(bare)));
+            assert_eq!(text(&sealed(body(bare), &keys(), || [1; NONCE_LEN])), text(&body(bare)));
         }
+    }
+
+    #[test]
+    fn what_a_former_secret_sealed_is_opened_and_sealed_anew_when_it_is_written() {
+        let plain =
+            body(r#"{"source":"https://u:Sesame@h/a","target":{"url":"http://h/b","headers":{"X":"Y"}},"owner":"o"}"#);
+        let former = sealed(plain, &[SealKey::of("former")], || [1; NONCE_LEN]);
+        let keys = || ["new", "former"].map(SealKey::of);
+        let source = |body: &Object| body.get("source").unwrap().as_object().unwrap().get("url").cloned();
+        assert_eq!(source(&opened(former.clone(), &keys()).unwrap()), Some("https://u:Sesame@h/a".into()));
+        let anew = sealed(former.clone(), &keys(), || [2; NONCE_LEN]);
+        assert!(text(&anew) != text(&former) && !text(&anew).contains("Sesame"));
+        let only_new = || [SealKey::of("new")];
+        assert_eq!(text(&opened(anew.clone(), &only_new()).unwrap()), text(&opened(former.clone(), &keys()).unwrap()));
+        assert_eq!(text(&sealed(anew.clone(), &keys(), || [3; NONCE_LEN])), text(&anew), "once");
+        // What nobody can open stays; new credentials replace those that were sealed.
+        assert_eq!(text(&sealed(former.clone(), &only_new(), || [4; NONCE_LEN])), text(&former));
+        let mut changed = former.clone();
+        let mut target = former.get("target").unwrap().as_object().unwrap().clone();
+        target.insert("headers", body(r#"{"X":"Z"}"#));
+        changed.insert("target", Value::Object(target));
+        let changed = opened(sealed(changed, &keys(), || [5; NONCE_LEN]), &only_new()).unwrap();
+        assert!(text(&changed).contains(r#"{"X":"Z"}"#) && !text(&changed).contains(r#""Y""#), "{}", text(&changed));
     }
 }

@@ -84,6 +84,8 @@ fn hand_over_secrets(node: &Program) {
     for (path, value) in [
         ("admins/eve", format!("\"{WORD}-eve\"")),
         ("chttpd_auth/secret", format!("\"{WORD}-new\"")),
+        ("chttpd_auth/accepted_secrets", format!("\"{WORD}-old, {WORD}-older\"")),
+        ("chttpd_auth/accepted_secrets", format!("\"{}\"", [WORD; 5].join(","))),
         ("jwt_keys/hmac:_default", format!("\"{WORD}\"")),
         ("admins/bad = name", format!("\"{WORD}-bad\"")),
         ("chttpd_auth/password_regexp", "\"[{\\\"x\\\"\"".to_owned()),
@@ -91,6 +93,10 @@ fn hand_over_secrets(node: &Program) {
         let path = format!("/_node/_local/_config/{}", path.replace(' ', "%20"));
         node.ask(admin, "PUT", &path, &[], &value);
     }
+    for step in [format!(r#"{{"step":"accept","secret":"{WORD}-next"}}"#), format!(r#"{{"step":"{WORD}"}}"#)] {
+        node.ask(admin, "POST", "/_node/_local/_rotate_secret", &[], &step);
+    }
+    node.ask(admin, "POST", "/_cluster/rotate_secret", &[], "");
     node.ask(admin, "PUT", "/_users/org.couchdb.user:bob", &[], &user.replace("ann", "bob"));
     for url in [format!("http://u:{WORD}@127.0.0.1:1/x"), format!("http://u:{WORD}@{}/none", node.address)] {
         let continuous = format!(r#"{{"source":"{url}","target":"_users","continuous":true}}"#);
@@ -163,17 +169,36 @@ fn credentials_of_replications_are_sealed_where_that_is_on_and_work() {
         format!(r#"{{"url":"http://{}/to","auth":{{"basic":{{"username":"adm","password":"pass"}}}}}}"#, node.address);
     let doc = format!(r#"{{"source":"{source}","target":{target},"create_target":true}}"#);
     node.must("PUT", "/_replicator/rep", &doc);
-    let began = std::time::Instant::now();
-    let kept = loop {
-        let kept = node.must("GET", "/_replicator/rep", "");
-        if kept.json()["_replication_state"] == "completed" {
-            break kept;
+    let completed = || {
+        let began = std::time::Instant::now();
+        loop {
+            let kept = node.must("GET", "/_replicator/rep", "");
+            if kept.json()["_replication_state"] == "completed" {
+                break kept;
+            }
+            assert!(began.elapsed().as_secs() < 180, "{kept:?}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
         }
-        assert!(began.elapsed().as_secs() < 180, "{kept:?}");
-        std::thread::sleep(std::time::Duration::from_millis(100));
     };
+    let kept = completed();
     assert_eq!(node.must("GET", "/to/doc", "").json()["n"], 1);
     assert!(!kept.body.contains("adm:pass@") && !kept.body.contains("\"pass\""), "{}", kept.body);
+    // A new secret: written as it was read, the document is sealed under that one.
+    node.must("POST", "/_cluster/rotate_secret", "");
+    let mut read = kept.json();
+    let members = read.as_object_mut().expect("a document");
+    members.retain(|name, _| !name.starts_with("_replication"));
+    node.must("PUT", "/_replicator/rep", &read.to_string());
+    let anew = completed();
+    assert!(["source", "target"].iter().all(|side| anew.json()[side]["sealed"] != kept.json()[side]["sealed"]));
+    node.must("DELETE", "/_cluster/rotate_secret", "");
+    node.must("DELETE", "/to", "");
+    let mut read = anew.json();
+    let members = read.as_object_mut().expect("a document");
+    members.retain(|name, _| !name.starts_with("_replication"));
+    node.must("PUT", "/_replicator/rep", &read.to_string());
+    assert_eq!(completed().json()["source"]["sealed"], anew.json()["source"]["sealed"]);
+    assert_eq!(node.must("GET", "/to/doc", "").json()["n"], 1);
     node.end("-TERM");
     for folder in ["journal", "store"] {
         for path in crate::node::files(dir.path(), folder, "") {

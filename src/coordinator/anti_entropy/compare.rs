@@ -187,11 +187,11 @@ impl Coordinator {
                 if !thoroughly {
                     self.context().status.in_sync.differ(node, differing.iter().copied());
                 }
-                let mut pulls: Vec<BoxFuture<'_, Result<(), ShardError>>> = Vec::new();
+                let mut pulls: Vec<BoxFuture<'_, Result<(), LearnError>>> = Vec::new();
                 for name in differing {
                     pulls.push(Box::pin(self.pull_database(name, node, thoroughly)));
                 }
-                let pulled: Vec<Result<(), ShardError>> =
+                let pulled: Vec<Result<(), LearnError>> =
                     stream::iter(pulls).buffer_unordered(limits::DATABASES_AT_ONCE).collect().await;
                 done = done.and(pulled.into_iter().collect());
             }
@@ -200,21 +200,22 @@ impl Coordinator {
                 false => self.context().status.in_sync.reached(node, last.as_ref().or(names.last())),
             }
             if last.is_none() {
-                return done.map_err(|error: ShardError| LearnError::Own(error.into()));
+                return done;
             }
             after = last;
         }
     }
 
-    async fn pull_database(&self, name: &str, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
+    async fn pull_database(&self, name: &str, node: &Arc<str>, thoroughly: bool) -> Result<(), LearnError> {
         let Ok(database) = self.database(name) else { return Ok(()) };
         let pulled = database.pulls().pull_from(node, thoroughly).await;
+        if let Err(error) = &pulled {
+            tracing::info!(database = name, %node, %error, "the copies of a database are not in sync yet");
+        }
+        let pulled = pulled.map_err(|error| LearnError::Database(name.to_owned(), error));
         if !thoroughly {
             let error = pulled.as_ref().err().map(|error| error as &dyn std::fmt::Display);
             self.context().status.in_sync.pulled(node, name, error);
-        }
-        if let Err(error) = &pulled {
-            tracing::info!(database = name, %node, %error, "the copies of a database are not in sync yet");
         }
         pulled
     }

@@ -115,7 +115,7 @@ impl Coordinator {
                     return;
                 }
                 Err(error) => {
-                    let error = context.status.in_sync.failed(node, &error);
+                    context.status.in_sync.failed(node, &error);
                     worker.failed(&format_args!("comparison with {node}: {error}"));
                     tracing::info!(%node, %error, "this node is not in sync with another one yet");
                 }

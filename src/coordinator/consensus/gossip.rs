@@ -380,6 +380,8 @@ pub(in crate::coordinator) enum LearnError {
     Malformed(String),
     /// This node could not take it in.
     Own(DatabaseError),
+    /// What it holds of a database could not be compared, or applied.
+    Database(String, ShardError),
 }
 
 impl std::fmt::Display for LearnError {
@@ -388,6 +390,7 @@ impl std::fmt::Display for LearnError {
             LearnError::Call(CallError::NotExecuted(why) | CallError::Indeterminate(why))
             | LearnError::Malformed(why) => f.write_str(why),
             LearnError::Own(error) => write!(f, "{error:?}"),
+            LearnError::Database(name, error) => write!(f, "{name}: {error}"),
         }
     }
 }

@@ -59,8 +59,6 @@ pub(in crate::coordinator) struct Pending {
     pub differing: BTreeSet<String>,
     /// Why the last try failed.
     pub last_error: Option<String>,
-    /// Whether that is of the try that is under way.
-    is_of_this_try: bool,
 }
 
 /// When a comparison with a node began.
@@ -124,14 +122,11 @@ impl InSync {
         });
     }
 
-    /// A database was pulled from a node, or that failed.
+    /// A database was pulled from a node, or that failed: other databases follow before the try ends.
     pub fn pulled(&self, node: &Arc<str>, database: &str, error: Option<&dyn Display>) {
         self.change(node, |pending| match error {
             None => drop(pending.differing.remove(database)),
-            Some(error) => {
-                pending.last_error = Some(format!("{database}: {error}"));
-                pending.is_of_this_try = true;
-            }
+            Some(error) => pending.last_error = Some(error.to_string()),
         });
     }
 
@@ -140,18 +135,13 @@ impl InSync {
         self.change(node, |pending| pending.after = database.cloned().or(pending.after.take()));
     }
 
-    /// A try to compare all databases with a node failed. Returns why: the last database that failed, if one did.
-    pub fn failed(&self, node: &Arc<str>, error: &dyn Display) -> String {
-        let told = error.to_string();
-        self.change(node, |pending| match &mut pending.last_error {
-            Some(of_database) if pending.is_of_this_try => of_database.clone(),
-            last_error => last_error.insert(told.clone()).clone(),
-        })
-        .unwrap_or(told)
+    /// A try to compare all databases with a node failed.
+    pub fn failed(&self, node: &Arc<str>, error: &dyn Display) {
+        self.change(node, |pending| pending.last_error = Some(error.to_string()));
     }
 
-    fn change<T>(&self, node: &Arc<str>, change: impl FnOnce(&mut Pending) -> T) -> Option<T> {
-        self.state().pending.get_mut(node).map(change)
+    fn change<T>(&self, node: &Arc<str>, change: impl FnOnce(&mut Pending) -> T) {
+        self.state().pending.get_mut(node).map(change);
     }
 
     /// Those of some nodes that this one was not compared with yet, and how far the comparison is.
@@ -250,9 +240,10 @@ mod tests {
         in_sync.tries(&up[0]);
         in_sync.differ(&up[0], &["a".to_owned(), "b".to_owned()]);
         in_sync.pulled(&up[0], "a", None);
-        in_sync.pulled(&up[0], "b", Some(&"the disk is full"));
+        in_sync.pulled(&up[0], "b", Some(&"b: the disk is full"));
         in_sync.reached(&up[0], Some(&"c".to_owned()));
-        assert_eq!(in_sync.failed(&up[0], &"some failed"), "b: the disk is full");
+        assert_eq!(pending().remove(0).last_error.as_deref(), Some("b: the disk is full"), "before the try ends");
+        in_sync.failed(&up[0], &"b: the disk is full");
         let told = pending().remove(0);
         let differing = BTreeSet::from(["b".to_owned()]);
         assert_eq!((told.after.as_deref(), told.differing), (Some("c"), differing));
@@ -260,8 +251,10 @@ mod tests {
         let told = pending().remove(0);
         assert_eq!((told.after, told.differing.len()), (None, 0));
         assert_eq!(told.last_error.as_deref(), Some("b: the disk is full"), "the next try has not ended yet");
-        assert_eq!(in_sync.failed(&up[0], &"no answer"), "no answer");
-        assert_eq!(in_sync.failed(&up[1], &"no answer"), "no answer", "nothing is known of it");
+        in_sync.failed(&up[0], &"no answer");
+        assert_eq!(pending().remove(0).last_error.as_deref(), Some("no answer"));
+        in_sync.failed(&up[1], &"no answer");
+        assert_eq!(pending().remove(1), Pending::default(), "no try has begun");
         assert!(!in_sync.ended(&up[0], begun, &up));
         assert_eq!(in_sync.pending(up.clone()), [(up[1].clone(), Pending::default())]);
         in_sync.tries(&up[1]);

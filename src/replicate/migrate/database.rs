@@ -170,6 +170,22 @@ impl Transfer<'_> {
                 Some(_) => {}
             }
         }
+        self.auto_purge(done).await
+    }
+
+    /// Gives the database the period for which deleted documents are kept, where the source has one. CouchDB up to 3.5
+    /// takes the name for that of a document, and answers as it likes.
+    async fn auto_purge(&self, done: &mut Done) -> Result<()> {
+        const SETTING: &str = "_auto_purge";
+        let period = |answer: Option<Value>| answer?.as_object()?.get("deleted_document_ttl").cloned();
+        let Some(wanted) = period(self.source.setting_if_told(self.name, SETTING).await?) else { return Ok(()) };
+        let there = self.target.setting_if_told(self.name, SETTING).await?;
+        if there.is_none() {
+            done.notes.push(format!("{SETTING} is unknown to the target"));
+        } else if period(there).as_ref() != Some(&wanted) {
+            let body = Object::from_iter([("deleted_document_ttl".to_owned(), wanted)]);
+            self.target.set(self.name, SETTING, &Value::Object(body)).await?;
+        }
         Ok(())
     }
 

@@ -181,6 +181,12 @@ impl Server {
         }
     }
 
+    /// A value that only some servers have; `None` whatever else the server answers.
+    pub async fn setting_if_told(&self, database: &str, name: &str) -> Result<Option<Value>> {
+        let (status, answer) = self.ask(Method::GET, &format!("/{}/{name}", encode(database)), None).await?;
+        Ok(status.is_success().then_some(answer))
+    }
+
     /// Sets such a value.
     pub async fn set(&self, database: &str, name: &str, value: &Value) -> Result<()> {
         self.must(Method::PUT, &format!("/{}/{name}", encode(database)), Some(value)).await.map(|_| ())

@@ -3,6 +3,7 @@
 pub mod dbs;
 pub mod nodes;
 pub mod reshard;
+pub mod secrets;
 pub mod setup;
 pub mod setup_peer;
 pub mod snapshot;
@@ -38,6 +39,9 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             Ok(Reply::value(StatusCode::OK, &json!({"ok": true, "ended": told(&ended)})))
         }
         ([name], _) if name == "rebalance" => Err(Problem::method_not_allowed("DELETE,GET,HEAD,POST")),
+        ([name], Verb::Post) if name == "rotate_secret" => secrets::rotate(ctx, &request).await,
+        ([name], Verb::Delete) if name == "rotate_secret" => secrets::drop_former(ctx, &request).await,
+        ([name], _) if name == "rotate_secret" => Err(Problem::method_not_allowed("DELETE,POST")),
         ([name], Verb::Get) if name == "voters" => {
             let (version, nodes) = ctx.coordinator.voters();
             Ok(Reply::value(StatusCode::OK, &json!({"version": version, "nodes": nodes})))

@@ -2,7 +2,7 @@
 //!
 //! States, actions and refusals are as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node
 //! and learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
-//! secret of cookies, then creates the system databases. A node alone creates these at its first start: enabling a
+//! secrets of cookies, then creates the system databases. A node alone creates these at its first start: enabling a
 //! cluster drops them while they are empty, so that they are created on all nodes later. A node that is added to a
 //! finished cluster receives at once what all nodes share. A set-up under way is remembered as `settee/cluster_setup`.
 //! The address and port of HTTP take effect with the next start.
@@ -220,7 +220,8 @@ async fn share_settings(ctx: &Context, to: &NodeName, user: &UserCtx) -> Result<
     for (name, hash) in admin_names(&ctx.config) {
         forward::put_setting(ctx, to, (admins::SECTION, &name), &hash, user).await?;
     }
-    for at in [("couchdb", "uuid"), ("chttpd_auth", "secret")] {
+    // What is accepted first: a cookie that is made a moment later holds there.
+    for at in [("couchdb", "uuid"), ("chttpd_auth", "accepted_secrets"), ("chttpd_auth", "secret")] {
         if let Some(value) = ctx.config.get(at.0, at.1) {
             forward::put_setting(ctx, to, at, &value, user).await?;
         }

@@ -11,6 +11,7 @@ use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections, foreign, schema};
 use crate::document::json::Value as Json;
 use crate::http::handle::cluster::dbs;
 use crate::http::handle::cluster::nodes;
+use crate::http::handle::cluster::secrets;
 use crate::http::handle::cluster::snapshot;
 use crate::http::handle::cluster::status;
 use crate::http::handle::replication::replicate;
@@ -57,6 +58,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_scheduler", path @ ..] => scheduler::here(ctx, path),
         ["_replicate"] if request.verb == Verb::Post => replicate::here(ctx, request).await,
         ["_restart"] => restart(ctx).await,
+        ["_rotate_secret"] => secrets::step(ctx, request).await,
         ["_nodes", path @ ..] => nodes::handle(ctx, request, path).await,
         ["_dbs", path @ ..] => dbs::handle(ctx, request, path).await,
         _ => Err(Problem::missing()),
