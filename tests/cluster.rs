@@ -22,6 +22,8 @@ mod replications;
 mod reshard;
 #[path = "cluster/search.rs"]
 mod search;
+#[path = "cluster/secure.rs"]
+mod secure;
 #[path = "cluster/sizes.rs"]
 mod sizes;
 #[path = "cluster/stood_still.rs"]

@@ -3,7 +3,9 @@
 //!
 //! A token is derived from the cluster's secret, the name of the member that issued it and a time, so that nothing is
 //! stored until it is used. It is valid for one node, at that member, for one hour. The new node and the member prove
-//! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it.
+//! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it. Where
+//! nodes speak TLS the proofs cover the TLS connection (`handshake.rs`), so that the token alone tells who is at its other
+//! end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -193,9 +195,9 @@ impl Cluster {
 }
 
 async fn fetch(cluster: &Cluster, address: &str, me: &Identity, token: (&str, &[u8])) -> Result<Welcome, String> {
-    let stream = connect(cluster, address).await?;
+    let channel = connect(cluster, address).await?;
     let told = |error: HandshakeError| error.to_string();
-    let mut session = handshake::initiate(&cluster.0.env, stream, me, token, "").await.map_err(told)?;
+    let mut session = handshake::initiate(&cluster.0.env, channel, me, token, "").await.map_err(told)?;
     session.wire.opener.allow(limits::CLUSTER_WELCOME_BYTES);
     let answer = session.wire.receive().await.map_err(told)?;
     match answer.split_first() {
