@@ -3,9 +3,9 @@
 //!
 //! A token is derived from the cluster's secret, the name of the member that issued it and a time, so that nothing is
 //! stored until it is used. It is valid for one node, at that member, for one hour. The new node and the member prove
-//! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it. Where
-//! nodes speak TLS the proofs cover the TLS connection (`handshake.rs`), so that the token alone tells who is at its other
-//! end.
+//! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it.
+//! Where nodes speak TLS the proofs cover the TLS connection (`handshake.rs`), so that the token alone tells who is at
+//! its other end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! TLS between nodes (`[cluster] tls`), below the handshake over the secret, whose proofs cover the TLS connection.
 //!
 //! Without files a node makes itself a certificate at each start, keeps its key in memory, and takes the certificate of
-//! any other node: who is at the other end is told by the proof alone, which nobody can give who ends TLS on the way. So
-//! the switch is enough on all nodes, and nothing has to be handed out, renewed or kept.
+//! any other node: who is at the other end is told by the proof alone, which nobody can give who ends TLS on the way.
+//! So the switch is enough on all nodes, and nothing has to be handed out, renewed or kept.
 //!
-//! With `tls_cert_file` and `tls_key_file` a node shows that certificate. With `tls_ca_file` each side shows a certificate
-//! of that authority, and the certificate of the called node names the host under which it is called. The files are read
-//! at the start of the node. Either all nodes of a cluster use TLS, or none does.
+//! With `tls_cert_file` and `tls_key_file` a node shows that certificate. With `tls_ca_file` each side shows a
+//! certificate of that authority, and the certificate of the called node names the host under which it is called. The
+//! files are read at the start of the node. Either all nodes of a cluster use TLS, or none does.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;

@@ -134,7 +134,8 @@ impl Cluster {
         self.enable().await
     }
 
-    /// Joins the cluster of the member whose cluster port is at `address` while this node runs, and becomes ready for it.
+    /// Joins the cluster of the member whose cluster port is at `address` while this node runs, and becomes ready for
+    /// it.
     ///
     /// # Errors
     /// [`StartError::Join`] when the node belongs to another cluster already, or is not taken in.

@@ -56,8 +56,8 @@ fn error(what: &str, why: impl fmt::Display) -> TlsError {
     TlsError(format!("{what}: {why}"))
 }
 
-/// A number that the two ends of one TLS connection have, and nobody else: also none who ends TLS between two parties and
-/// shows each of them a certificate of his own. RFC 9266, `tls-exporter`.
+/// A number that the two ends of one TLS connection have, and nobody else: also none who ends TLS between two parties
+/// and shows each of them a certificate of his own. RFC 9266, `tls-exporter`.
 pub type Binding = [u8; 32];
 
 fn binding<Side>(connection: &ConnectionCommon<Side>) -> io::Result<Binding> {

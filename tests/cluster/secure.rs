@@ -3,11 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::{ADMIN, Node, add, free_port, see_each_other, until};
+use super::{ADMIN, Node, add, see_each_other, until};
 
 type Recorded = Arc<Mutex<Vec<u8>>>;
 
@@ -23,15 +24,16 @@ fn copy(mut from: TcpStream, mut to: TcpStream, recorded: &Recorded) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Passes connections on to `to` and records what goes either way; the address, and what was recorded.
-fn recorder(to: String) -> (String, Recorded) {
+/// Passes connections on to the loopback port in `to` and records what goes either way; the address, and what was
+/// recorded.
+fn recorder(to: Arc<AtomicU16>) -> (String, Recorded) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address").to_string();
     let recorded = Recorded::default();
     let all = Arc::clone(&recorded);
     std::thread::spawn(move || {
         for here in listener.incoming().flatten() {
-            let Ok(there) = TcpStream::connect(&to) else { continue };
+            let Ok(there) = TcpStream::connect(("127.0.0.1", to.load(Ordering::SeqCst))) else { continue };
             let (Ok(back), Ok(forth)) = (here.try_clone(), there.try_clone()) else { continue };
             let (one, other) = (Arc::clone(&all), Arc::clone(&all));
             std::thread::spawn(move || copy(here, there, &one));
@@ -53,15 +55,16 @@ fn token(node: &Node) -> String {
 
 /// Three nodes with these settings beside, the first of which is reached by way of a recorder.
 fn joined(settings: &[&str]) -> ([Node; 3], Recorded) {
-    let port = free_port();
-    let (way, recorded) = recorder(format!("127.0.0.1:{port}"));
-    let told = format!("cluster/address={way}");
-    let first = ["--set", ADMIN, "--cluster-port", &port.to_string(), "--set", &told].map(str::to_owned);
+    let to = Arc::new(AtomicU16::new(0));
+    let (way, recorded) = recorder(Arc::clone(&to));
     let with = |more: &[String], name: &str| {
         let all: Vec<&str> = more.iter().map(String::as_str).chain(settings.iter().copied()).collect();
         Node::start(name, &all)
     };
+    let first = ["--set", ADMIN, "--set", &format!("cluster/address={way}")].map(str::to_owned);
     let a = with(&first, "n1");
+    let port = a.args.iter().position(|arg| arg == "--cluster-port").expect("a port") + 1;
+    to.store(a.args[port].parse().expect("a number"), Ordering::SeqCst);
     let b = with(&["--join".to_owned(), way.clone(), "--token".to_owned(), token(&a)], "n2");
     let c = with(&["--set".to_owned(), ADMIN.to_owned()], "n3");
     let ask = |token: &str| c.set_up(&json!({"action": "join_cluster", "address": way, "token": token}));

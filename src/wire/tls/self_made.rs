@@ -1,9 +1,9 @@
 //! A certificate that a server makes for itself, with a fresh key: for connections on which something else than the
 //! certificate tells who the other side is.
 //!
-//! The certificate is X.509 v3 over an Ed25519 key, valid for ever, without extensions: nobody is to believe it. Its form
-//! is always the same, so that it is written here and no library for certificates is needed. Such keys and signatures are
-//! functions of the seed and of what is signed, so that simulated runs repeat.
+//! The certificate is X.509 v3 over an Ed25519 key, valid for ever, without extensions: nobody is to believe it. Its
+//! form is always the same, so that it is written here and no library for certificates is needed. Such keys and
+//! signatures are functions of the seed and of what is signed, so that simulated runs repeat.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -4,9 +4,9 @@
 //! and learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
 //! secret of cookies, then creates the system databases. A node alone creates these at its first start: enabling a
 //! cluster drops them while they are empty, so that they are created on all nodes later. A node that is added to a
-//! finished cluster receives at once what all nodes share. `join_cluster` is ours: the node itself joins, by a token and
-//! over the cluster port, so that nothing secret goes over HTTP. A set-up under way is remembered as `settee/cluster_setup`.
-//! The address and port of HTTP take effect with the next start.
+//! finished cluster receives at once what all nodes share. `join_cluster` is ours: the node itself joins, by a token
+//! and over the cluster port, so that nothing secret goes over HTTP. A set-up under way is remembered as
+//! `settee/cluster_setup`. The address and port of HTTP take effect with the next start.
 
 use std::time::Duration;
 
