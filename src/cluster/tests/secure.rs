@@ -83,15 +83,14 @@ async fn who_ends_tls_between_two_nodes_gets_no_session_and_no_secret() {
     assert!(why.contains("something between the nodes ends TLS"), "{why}");
     assert_eq!(a.members().len(), 1);
     // The token was not used up; by a way that leaves TLS whole the same node joins.
-    let (aim, to) = watch::channel(a.address().unwrap().to_string());
-    let through = relay(to, watch::channel(false).1).await;
+    let ((_aim, to), (_tell, hang)) = (watch::channel(a.address().unwrap().to_string()), watch::channel(false));
+    let through = relay(to, hang).await;
     for token in [first, second] {
         let join = [format!("cluster/join={through}"), format!("cluster/join_token={token}")];
         let name = if a.members().len() == 1 { "c@127.0.0.1" } else { "d@127.0.0.1" };
         let joined = start(name, &[TLS, &join[0], &join[1]]).await;
         assert_eq!(joined.secret(), a.secret());
     }
-    drop(aim);
 }
 
 #[tokio::test]

@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(read.as_ref(), made);
         let public = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, public.public_key());
-        // What is signed stands between the head of the whole, of four bytes, and algorithm and signature.
-        let (told, rest) = made[4..].split_at(made.len() - 4 - ED25519.len() - 67);
+        // What is signed stands between the head of the whole, of three bytes, and algorithm and signature.
+        let (told, rest) = made[3..].split_at(made.len() - 3 - ED25519.len() - 67);
         assert_eq!(rest[..ED25519.len()], *ED25519);
         key.verify(told, &rest[ED25519.len() + 3..]).unwrap();
     }
