@@ -8,6 +8,7 @@
 //! its other end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -184,11 +185,23 @@ impl Cluster {
         let patience = Duration::from_millis(limits::CLUSTER_JOIN_MS);
         let welcome = env.timeout(patience, fetch(self, address, &me, (&key, &secret))).await;
         let welcome = welcome.map_err(|_| "it does not answer".to_owned())??;
-        // Members before the secret: with the secret the node counts as one that has joined.
-        self.0.table.merge(welcome.records).await.map_err(|e| e.to_string())?;
-        let config = &self.0.config;
-        for (section, key, value) in welcome.settings {
-            config.set((&section, &key), &value, true).await.map_err(|e| e.to_string())?;
+        let Welcome { settings, records } = welcome;
+        let members = async { self.0.table.merge(records).await.map_err(|e| e.to_string()) };
+        // At a start members come before the secret, with which the node counts as one that has joined. A node that runs
+        // calls members as soon as it knows them, and needs the secret for that; should it stop in between, the member
+        // that took it in calls it.
+        if self.0.running.load(Ordering::SeqCst) {
+            self.take_over(settings).await?;
+            members.await
+        } else {
+            members.await?;
+            self.take_over(settings).await
+        }
+    }
+
+    async fn take_over(&self, settings: Vec<(String, String, String)>) -> Result<(), String> {
+        for (section, key, value) in settings {
+            self.0.config.set((&section, &key), &value, true).await.map_err(|e| e.to_string())?;
         }
         Ok(())
     }
