@@ -187,9 +187,9 @@ impl Cluster {
         let welcome = welcome.map_err(|_| "it does not answer".to_owned())??;
         let Welcome { settings, records } = welcome;
         let members = async { self.0.table.merge(records).await.map_err(|e| e.to_string()) };
-        // At a start members come before the secret, with which the node counts as one that has joined. A node that runs
-        // calls members as soon as it knows them, and needs the secret for that; should it stop in between, the member
-        // that took it in calls it.
+        // At a start members come before the secret, with which the node counts as one that has joined. A node that
+        // runs calls members as soon as it knows them, and needs the secret for that; should it stop in between, the
+        // member that took it in calls it.
         if self.0.running.load(Ordering::SeqCst) {
             self.take_over(settings).await?;
             members.await
