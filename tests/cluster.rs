@@ -23,6 +23,8 @@ mod replications;
 mod reshard;
 #[path = "cluster/search.rs"]
 mod search;
+#[path = "cluster/secure.rs"]
+mod secure;
 #[path = "cluster/sessions.rs"]
 mod sessions;
 #[path = "cluster/sizes.rs"]

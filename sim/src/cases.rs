@@ -198,6 +198,7 @@ fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
         message_bytes: 0,
         step_rows: 0,
         tls: false,
+        self_made: false,
         ..world
     }
 }

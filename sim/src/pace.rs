@@ -48,6 +48,7 @@ fn plan(nodes: u32) -> Plan {
         message_bytes: 0,
         step_rows: 0,
         tls: false,
+        self_made: false,
         q: 2,
         documents: DOCUMENTS,
         latency_us: 500,

@@ -150,10 +150,14 @@ pub(crate) fn settings_of(plan: &Plan, number: u32) -> Vec<String> {
             "replicator/verify_ssl_certificates=true".to_owned(),
             format!("replicator/ssl_trusted_certificates_file={AUTHORITY}"),
             "cluster/tls=true".to_owned(),
-            format!("cluster/tls_cert_file={CERTIFICATE}"),
-            format!("cluster/tls_key_file={KEY}"),
-            format!("cluster/tls_ca_file={AUTHORITY}"),
         ]);
+        if !world.self_made {
+            out.extend([
+                format!("cluster/tls_cert_file={CERTIFICATE}"),
+                format!("cluster/tls_key_file={KEY}"),
+                format!("cluster/tls_ca_file={AUTHORITY}"),
+            ]);
+        }
     }
     if world.tombstone_ms > 0 {
         out.push(format!("settee/tombstone_days={}", f64::from(world.tombstone_ms) / 86_400_000.0));

@@ -133,6 +133,9 @@ pub struct WorldPlan {
     /// Whether nodes speak TLS with each other and with their clients.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tls: bool,
+    /// Whether nodes that speak TLS with each other have no certificate files for that.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub self_made: bool,
 }
 
 /// A second cluster, and the way to it until the faults end.

@@ -69,10 +69,10 @@ impl Counters {
             HandshakeError::Frame(error) => {
                 self.bad_frame(error);
             }
-            HandshakeError::Malformed(_) | HandshakeError::Versions(..) => {
+            HandshakeError::Malformed(_) | HandshakeError::Versions(..) | HandshakeError::Unbound(_) => {
                 self.bad_packets.fetch_add(1, Ordering::Relaxed);
             }
-            HandshakeError::Stranger | HandshakeError::Tls(_) => {
+            HandshakeError::Stranger | HandshakeError::Between | HandshakeError::Tls(_) => {
                 self.strangers.fetch_add(1, Ordering::Relaxed);
             }
             HandshakeError::Io(_) | HandshakeError::OtherName(_) | HandshakeError::Refused(_) => {}

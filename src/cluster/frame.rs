@@ -16,6 +16,8 @@ const VERSION: u8 = 1;
 /// Bytes before the payload.
 const HEAD: usize = 1 + 4 + TAG;
 const TAG: usize = 16;
+/// With what TLS begins, in place of a frame's version: an alert, a handshake.
+const TLS: std::ops::RangeInclusive<u8> = 21..=22;
 
 /// Why bytes are no frame; the connection is closed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,9 @@ pub(super) enum FrameError {
 impl std::fmt::Display for FrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            FrameError::Version(found) if TLS.contains(found) => {
+                f.write_str("it speaks TLS and this node does not: `[cluster] tls` is to be the same on all nodes")
+            }
             FrameError::Version(found) => write!(f, "a frame of version {found}"),
             FrameError::TooLarge(bytes) => write!(f, "a frame of {bytes} bytes"),
             FrameError::Forged => f.write_str("a frame whose tag is wrong"),

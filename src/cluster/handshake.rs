@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Each proof covers all bytes of both greetings: nonces, names and roles. So no greeting can be replayed, reflected or
-//! changed, the secret is never sent, and a node without the secret receives no proof that it could attack offline.
-//! Frames after the handshake are sealed with keys that are derived from the secret and the greetings. Their content is
-//! not encrypted.
+//! changed, and the secret is never sent. Frames after the handshake are sealed with keys that are derived from the
+//! secret and the greetings. Their content is not encrypted here, but by TLS below it, where that is spoken
+//! ([`Channel`]): proofs and keys then cover the TLS connection, too, so that who ends TLS between two nodes and passes
+//! the greetings on has proofs of another connection. Certificates need not be believed then.
 
 use bytes::{Bytes, BytesMut};
 use hmac::{Hmac, KeyInit, Mac};
@@ -23,6 +24,7 @@ use super::frame::{FrameError, Opener, Sealer, public_key};
 use super::stream::message_bytes;
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_str};
+use crate::wire::tls::Binding;
 use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
 use crate::world::{BoxStream, Env};
 
@@ -32,9 +34,11 @@ const MAGIC: &[u8] = b"settee";
 /// field, or one more kind of call, raises the highest: older builds pass over what they do not know, or refuse that
 /// call. A message of another form raises both, so that a build which would fail at each such message is refused at the
 /// greeting, with words in both logs.
-const VERSIONS: (u8, u8) = (4, 7);
+const VERSIONS: (u8, u8) = (4, 8);
 /// The first version whose nodes take bodies above `limits::CLUSTER_OLD_BODY_BYTES`.
 const LARGE_BODIES: u8 = 6;
+/// The first version whose proofs cover the TLS connection.
+const BOUND: u8 = 8;
 
 /// The versions that a node speaks: those of this build; a simulated one may run the build after it.
 fn versions(me: &Identity) -> (u8, u8) {
@@ -65,6 +69,10 @@ pub(super) enum HandshakeError {
     Refused(String),
     /// The other side does not speak TLS, or shows no certificate that counts here.
     Tls(String),
+    /// The other side does not know the secret, or it is at the end of another TLS connection than this one.
+    Between,
+    /// The other side is a build whose proofs do not cover TLS.
+    Unbound(u8),
 }
 
 impl std::fmt::Display for HandshakeError {
@@ -78,6 +86,8 @@ impl std::fmt::Display for HandshakeError {
             HandshakeError::Versions(min, max) => write!(f, "it speaks versions {min} to {max}"),
             HandshakeError::Refused(why) => write!(f, "refused: {why}"),
             HandshakeError::Tls(why) => write!(f, "no TLS: {why}"),
+            HandshakeError::Between => f.write_str(BETWEEN),
+            HandshakeError::Unbound(version) => write!(f, "it speaks version {version}: {UNBOUND}"),
         }
     }
 }
@@ -92,6 +102,38 @@ impl From<CodecError> for HandshakeError {
     fn from(error: CodecError) -> Self {
         HandshakeError::Malformed(error)
     }
+}
+
+const BETWEEN: &str = "the secrets differ, or something between the nodes ends TLS";
+const UNBOUND: &str = "TLS without certificate files takes version 8 on both sides";
+
+/// A connection whose other side is not known yet.
+pub(super) struct Channel {
+    pub stream: BoxStream,
+    /// What stands for the TLS connection, if it is one.
+    pub binding: Option<Binding>,
+    /// Whether nothing but the proofs tells who ends the TLS connection: then they must cover it.
+    pub must_bind: bool,
+}
+
+impl Channel {
+    /// Without TLS.
+    pub(super) fn plain(stream: BoxStream) -> Channel {
+        Channel { stream, binding: None, must_bind: false }
+    }
+}
+
+/// What proofs of an agreed version cover beside the greetings.
+fn bound(binding: Option<Binding>, must_bind: bool, version: u8) -> Result<Option<Binding>, HandshakeError> {
+    match binding.filter(|_| version >= BOUND) {
+        None if must_bind => Err(HandshakeError::Unbound(version)),
+        binding => Ok(binding),
+    }
+}
+
+/// Why a proof that is not the right one is not.
+fn unproven(binding: Option<Binding>) -> HandshakeError {
+    if binding.is_some() { HandshakeError::Between } else { HandshakeError::Stranger }
 }
 
 /// What a node says of itself.
@@ -208,12 +250,16 @@ impl Hello {
     }
 }
 
-/// What both sides said, in one number.
-fn transcript(hello: &[u8], welcome: &[u8]) -> [u8; 32] {
+/// What both sides said, and over which TLS connection, in one number.
+fn transcript(hello: &[u8], welcome: &[u8], binding: Option<Binding>) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for greeting in [hello, welcome] {
         hasher.update((greeting.len() as u64).to_be_bytes());
         hasher.update(greeting);
+    }
+    if let Some(binding) = binding {
+        hasher.update(b"tls-exporter");
+        hasher.update(binding);
     }
     hasher.finalize().into()
 }
@@ -255,16 +301,17 @@ fn session(
     Session { peer: peer.0, address: peer.1, largest, wire, vault: derive(secret, "vault", transcript) }
 }
 
-/// Greets the node at the other end of `stream`. `target`: whom it must be; empty for the one that is there.
+/// Greets the node at the other end of `channel`. `target`: whom it must be; empty for the one that is there.
 ///
 /// The caller brings a timeout.
 pub(super) async fn initiate(
     env: &Env,
-    stream: BoxStream,
+    channel: Channel,
     me: &Identity,
     (key, secret): (&str, &[u8]),
     target: &str,
 ) -> Result<Session, HandshakeError> {
+    let Channel { stream, binding, must_bind } = channel;
     let mut wire = Wire::greeting(stream);
     let hello = Hello::encode(env, me, key, target);
     wire.send(&hello).await?;
@@ -280,24 +327,26 @@ pub(super) async fn initiate(
     if (!target.is_empty() && name != target) || name == me.name.as_str() {
         return Err(HandshakeError::OtherName(name));
     }
-    let transcript = transcript(&hello, &welcome);
+    let binding = bound(binding, must_bind, version)?;
+    let transcript = transcript(&hello, &welcome, binding);
     wire.send(&[&[PROOF][..], &derive(secret, INITIATOR, &transcript)].concat()).await?;
     let proof = wire.take(PROOF).await?;
     if !proves(&proof[1..], secret, RESPONDER, &transcript) {
-        return Err(HandshakeError::Stranger);
+        return Err(unproven(binding));
     }
     Ok(session(wire, secret, &transcript, (true, version), (name.into(), address)))
 }
 
-/// Answers the one that opened `stream`. `secret` finds the secret that a greeting means; none: it is refused.
+/// Answers the one that opened `channel`. `secret` finds the secret that a greeting means; none: it is refused.
 ///
 /// The caller brings a timeout. The greeting is answered, too: it says which key was used.
 pub(super) async fn respond(
     env: &Env,
-    stream: BoxStream,
+    channel: Channel,
     me: &Identity,
     secret: impl Fn(&Hello) -> Result<Vec<u8>, String>,
 ) -> Result<(Session, Hello), HandshakeError> {
+    let Channel { stream, binding, must_bind } = channel;
     let mut wire = Wire::greeting(stream);
     let greeting = wire.receive().await?;
     let hello = Hello::decode(&greeting)?;
@@ -311,6 +360,13 @@ pub(super) async fn respond(
         wire.refuse(&format!("this node speaks versions {least} to {most}")).await;
         return Err(HandshakeError::Versions(hello.versions.0, hello.versions.1));
     }
+    let binding = match bound(binding, must_bind, version) {
+        Ok(binding) => binding,
+        Err(error) => {
+            wire.refuse(UNBOUND).await;
+            return Err(error);
+        }
+    };
     let wanted = hello.target.is_empty() || hello.target == me.name.as_str();
     if !wanted || hello.name == me.name || hello.name.as_str().is_empty() {
         wire.refuse(&format!("this node is called {}", me.name)).await;
@@ -328,11 +384,11 @@ pub(super) async fn respond(
     put_str(&mut welcome, me.name.as_str());
     put_str(&mut welcome, &me.address);
     wire.send(&welcome).await?;
-    let transcript = transcript(&greeting, &welcome);
+    let transcript = transcript(&greeting, &welcome, binding);
     let proof = wire.take(PROOF).await?;
     if !proves(&proof[1..], &secret, INITIATOR, &transcript) {
-        wire.refuse("the secrets differ").await;
-        return Err(HandshakeError::Stranger);
+        wire.refuse(if binding.is_some() { BETWEEN } else { "the secrets differ" }).await;
+        return Err(unproven(binding));
     }
     wire.send(&[&[PROOF][..], &derive(&secret, RESPONDER, &transcript)].concat()).await?;
     let peer = (hello.name.clone(), hello.address.clone());

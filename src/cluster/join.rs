@@ -4,8 +4,11 @@
 //! A token is derived from the cluster's secret, the name of the member that issued it and a time, so that nothing is
 //! stored until it is used. It is valid for one node, at that member, for one hour. The new node and the member prove
 //! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it.
+//! Where nodes speak TLS the proofs cover the TLS connection (`handshake.rs`), so that the token alone tells who is at
+//! its other end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -183,20 +186,32 @@ impl Cluster {
         let patience = Duration::from_millis(limits::CLUSTER_JOIN_MS);
         let welcome = env.timeout(patience, fetch(self, address, &me, (&key, &secret))).await;
         let welcome = welcome.map_err(|_| "it does not answer".to_owned())??;
-        // Members before the secret: with the secret the node counts as one that has joined.
-        self.0.table.merge(welcome.records).await.map_err(|e| e.to_string())?;
-        let config = &self.0.config;
-        for (section, key, value) in welcome.settings {
-            config.set((&section, &key), &value, true).await.map_err(|e| e.to_string())?;
+        let Welcome { settings, records } = welcome;
+        let members = async { self.0.table.merge(records).await.map_err(|e| e.to_string()) };
+        // At a start members come before the secret, with which the node counts as one that has joined. A node that
+        // runs calls members as soon as it knows them, and needs the secret for that; should it stop in between, the
+        // member that took it in calls it.
+        if self.0.running.load(Ordering::SeqCst) {
+            self.take_over(settings).await?;
+            members.await
+        } else {
+            members.await?;
+            self.take_over(settings).await
+        }
+    }
+
+    async fn take_over(&self, settings: Vec<(String, String, String)>) -> Result<(), String> {
+        for (section, key, value) in settings {
+            self.0.config.set((&section, &key), &value, true).await.map_err(|e| e.to_string())?;
         }
         Ok(())
     }
 }
 
 async fn fetch(cluster: &Cluster, address: &str, me: &Identity, token: (&str, &[u8])) -> Result<Welcome, String> {
-    let stream = connect(cluster, address).await?;
+    let channel = connect(cluster, address).await?;
     let told = |error: HandshakeError| error.to_string();
-    let mut session = handshake::initiate(&cluster.0.env, stream, me, token, "").await.map_err(told)?;
+    let mut session = handshake::initiate(&cluster.0.env, channel, me, token, "").await.map_err(told)?;
     session.wire.opener.allow(limits::CLUSTER_WELCOME_BYTES);
     let answer = session.wire.receive().await.map_err(told)?;
     match answer.split_first() {

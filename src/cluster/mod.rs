@@ -191,9 +191,14 @@ impl Cluster {
         self.0.version.send_modify(|version| *version += 1);
     }
 
-    /// How this node calls others by TLS; `None`: it does not.
+    /// How this node calls others by https; `None`: it does not.
     pub fn connector(&self) -> Option<Connector> {
-        self.0.secure.as_ref().map(Secure::connector)
+        self.0.secure.as_ref().map(Secure::https)
+    }
+
+    /// Whether nodes speak TLS with certificates that they make themselves, so that no certificate tells who is there.
+    pub fn makes_certificates(&self) -> bool {
+        self.0.secure.as_ref().is_some_and(Secure::is_self_made)
     }
 
     /// What happened on the connections since the start.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::api::NodeName;
-use super::handshake::{self, HandshakeError, Session, Wire};
+use super::handshake::{self, Channel, HandshakeError, Session, Wire};
 use super::line::{Line, Side, drive};
 use super::link::Link;
 use super::queue::{Outbox, queues};
@@ -206,9 +206,9 @@ async fn dial(cluster: &Cluster, peer: &Peer) -> Result<Session, String> {
     };
     let address = known.or(hint).or_else(fallback).ok_or("its address is not known")?;
     let patience = cluster.timing().suspect;
-    let stream = env.timeout(patience, connect(cluster, &address)).await.map_err(|_| "no answer".to_owned())??;
+    let channel = env.timeout(patience, connect(cluster, &address)).await.map_err(|_| "no answer".to_owned())??;
     let me = cluster.identity();
-    let greeting = handshake::initiate(env, stream, &me, ("", secret.as_bytes()), peer.name.as_str());
+    let greeting = handshake::initiate(env, channel, &me, ("", secret.as_bytes()), peer.name.as_str());
     match env.timeout(patience, greeting).await {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(error)) => {
@@ -223,7 +223,7 @@ async fn dial(cluster: &Cluster, peer: &Peer) -> Result<Session, String> {
 }
 
 /// A connection to `host:port`; the port may be left out.
-pub(super) async fn connect(cluster: &Cluster, address: &str) -> Result<BoxStream, String> {
+pub(super) async fn connect(cluster: &Cluster, address: &str) -> Result<Channel, String> {
     let after_host = address.rfind(']').map_or(0, |at| at + 1);
     let (host, port) = match address[after_host..].rfind(':') {
         Some(at) => (&address[..after_host + at], address[after_host + at + 1..].parse().map_err(|_| "a bad port")?),
@@ -242,10 +242,9 @@ pub(super) async fn connect(cluster: &Cluster, address: &str) -> Result<BoxStrea
 }
 
 /// The connection to `host` as it is to be used: by TLS, if that is spoken here.
-async fn secured(cluster: &Cluster, host: &str, stream: BoxStream) -> Result<BoxStream, String> {
-    let Some(secure) = &cluster.0.secure else { return Ok(stream) };
+async fn secured(cluster: &Cluster, host: &str, stream: BoxStream) -> Result<Channel, String> {
+    let Some(secure) = &cluster.0.secure else { return Ok(Channel::plain(stream)) };
     secure.connect(host, stream).await.map_err(|error| {
-        let error = HandshakeError::Tls(error.to_string());
         cluster.0.counters.bad_handshake(&error);
         cluster.complain(format_args!("{host}: {error}"));
         format!("{host}: {error}")
@@ -333,11 +332,11 @@ async fn greet(cluster: &Cluster, stream: BoxStream, from: &str) -> Option<(Sess
         key => join::secret_of_key(cluster, key),
     };
     let greeting = async {
-        let stream = match &cluster.0.secure {
-            Some(secure) => secure.accept(stream).await.map_err(|error| HandshakeError::Tls(error.to_string()))?,
-            None => stream,
+        let channel = match &cluster.0.secure {
+            Some(secure) => secure.accept(stream).await?,
+            None => Channel::plain(stream),
         };
-        handshake::respond(env, stream, &me, secret).await
+        handshake::respond(env, channel, &me, secret).await
     };
     let greeted = env.timeout(cluster.timing().suspect, greeting).await;
     match greeted {

@@ -1,12 +1,17 @@
-//! TLS between nodes (`[cluster] tls`), below the handshake over the secret, which does not change.
+//! TLS between nodes (`[cluster] tls`), below the handshake over the secret, whose proofs cover the TLS connection.
 //!
-//! With `tls_ca_file` each side shows a certificate of that authority, and the certificate of the called node names the
-//! host under which it is called. Without that option connections are encrypted but not authenticated by certificates.
-//! The files are read at the start of the node. Either all nodes of a cluster use TLS, or none does.
+//! Without files a node makes itself a certificate at each start, keeps its key in memory, and takes the certificate of
+//! any other node: who is at the other end is told by the proof alone, which nobody can give who ends TLS on the way.
+//! So the switch is enough on all nodes, and nothing has to be handed out, renewed or kept.
+//!
+//! With `tls_cert_file` and `tls_key_file` a node shows that certificate. With `tls_ca_file` each side shows a
+//! certificate of that authority, and the certificate of the called node names the host under which it is called. The
+//! files are read at the start of the node. Either all nodes of a cluster use TLS, or none does.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
+use super::handshake::{Channel, HandshakeError};
 use crate::config::Config;
 use crate::wire::tls::{self, Acceptor, ClientFiles, Connector, ServerMaterial, TlsError, Trust};
 use crate::world::{BoxStream, Env};
@@ -15,6 +20,10 @@ use crate::world::{BoxStream, Env};
 pub(super) struct Secure {
     acceptor: Acceptor,
     connector: Connector,
+    /// The side that calls another node by https, for a set-up: what goes there is not covered by a proof.
+    https: Connector,
+    /// Whether certificates tell nothing.
+    self_made: bool,
 }
 
 impl Secure {
@@ -23,13 +32,16 @@ impl Secure {
         if !config.bool("cluster", "tls", false) {
             return Ok(None);
         }
-        let needed = |path: Option<String>, key: &str| {
-            let path = path.filter(|path| !path.is_empty()).map(PathBuf::from);
-            path.ok_or_else(|| TlsError(format!("cluster/tls needs cluster/{key}")))
-        };
-        let certificate = needed(config.get("cluster", "tls_cert_file"), "tls_cert_file")?;
-        let key = needed(config.get("cluster", "tls_key_file"), "tls_key_file")?;
-        let authority = authority(config);
+        let path = |text: Option<String>| text.filter(|path| !path.is_empty()).map(PathBuf::from);
+        let certificate = path(config.get("cluster", "tls_cert_file"));
+        let key = path(config.get("cluster", "tls_key_file"));
+        let authority = path(config.get("cluster", "tls_ca_file"));
+        if certificate.is_none() && key.is_none() && authority.is_none() {
+            return Secure::self_made(env).map(Some);
+        }
+        let needed = |key: &str| TlsError(format!("cluster/tls needs cluster/{key} beside the other files"));
+        let certificate = certificate.ok_or_else(|| needed("tls_cert_file"))?;
+        let key = key.ok_or_else(|| needed("tls_key_file"))?;
         let client_roots = match &authority {
             Some(path) => Some(tls::read_file(env, path).await?),
             None => None,
@@ -43,25 +55,51 @@ impl Secure {
         };
         let own = ClientFiles { certificate, key };
         let connector = Connector::new(env, authority.map_or(Trust::Anyone, Trust::File), Some(own));
-        Ok(Some(Secure { acceptor: Acceptor::new(env, &material)?, connector }))
+        let acceptor = Acceptor::new(env, &material)?;
+        Ok(Some(Secure { acceptor, https: connector.clone(), connector, self_made: false }))
+    }
+
+    fn self_made(env: &Env) -> Result<Secure, TlsError> {
+        Ok(Secure {
+            acceptor: Acceptor::new(env, &ServerMaterial::self_made(env)?)?,
+            connector: Connector::new(env, Trust::Anyone, None),
+            https: Connector::new(env, Trust::System, None),
+            self_made: true,
+        })
     }
 
     /// Shakes hands as the one that is called.
-    pub(super) async fn accept(&self, stream: BoxStream) -> io::Result<BoxStream> {
-        self.acceptor.accept(stream).await
+    pub(super) async fn accept(&self, stream: BoxStream) -> Result<Channel, HandshakeError> {
+        let (stream, binding) = self.acceptor.accept_bound(stream).await.map_err(|error| told(&error))?;
+        Ok(Channel { stream, binding: Some(binding), must_bind: self.self_made })
     }
 
     /// Shakes hands as the one that calls `host`.
-    pub(super) async fn connect(&self, host: &str, stream: BoxStream) -> io::Result<BoxStream> {
-        self.connector.connect(host, stream).await
+    pub(super) async fn connect(&self, host: &str, stream: BoxStream) -> Result<Channel, HandshakeError> {
+        let (stream, binding) = self.connector.connect_bound(host, stream).await.map_err(|error| told(&error))?;
+        Ok(Channel { stream, binding: Some(binding), must_bind: self.self_made })
     }
 
-    /// The side that calls, for requests of a set-up to another node.
-    pub(super) fn connector(&self) -> Connector {
-        self.connector.clone()
+    /// The side that calls by https, for requests of a set-up to another node: where certificates between nodes tell
+    /// nothing, one that the system trusts is wanted there.
+    pub(super) fn https(&self) -> Connector {
+        self.https.clone()
+    }
+
+    /// Whether certificates tell nothing here.
+    pub(super) fn is_self_made(&self) -> bool {
+        self.self_made
     }
 }
 
-fn authority(config: &Config) -> Option<PathBuf> {
-    config.get("cluster", "tls_ca_file").filter(|path| !path.is_empty()).map(PathBuf::from)
+/// Why there is no TLS connection, in words for the operator.
+fn told(error: &io::Error) -> HandshakeError {
+    let same = "`[cluster] tls` is to be the same on all nodes";
+    HandshakeError::Tls(match error.kind() {
+        _ if tls::is_no_tls(error) => format!("this node speaks TLS and the other side does not: {same}"),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            format!("the other side ended the connection at this node's first words ({error}): {same}")
+        }
+        _ => error.to_string(),
+    })
 }

@@ -134,6 +134,31 @@ impl Cluster {
         self.enable().await
     }
 
+    /// Joins the cluster of the member whose cluster port is at `address` while this node runs, and becomes ready for
+    /// it.
+    ///
+    /// # Errors
+    /// [`StartError::Join`] when the node belongs to another cluster already, or is not taken in.
+    pub async fn join_now(&self, address: &str, token: &str) -> Result<(), StartError> {
+        self.check_joins()?;
+        // The member is told where this node is reached.
+        self.enable().await?;
+        self.join(address, token).await.map_err(StartError::Join)?;
+        self.publish_contact().await;
+        Ok(())
+    }
+
+    /// Whether [`Cluster::join_now`] would ask at all.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_joins(&self) -> Result<(), StartError> {
+        match self.members().len() {
+            0 | 1 => Ok(()),
+            _ => Err(StartError::Join("this node belongs to another cluster already".to_owned())),
+        }
+    }
+
     /// Whether [`Cluster::adopt`] would take the secret over.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "sim")]
 mod seeded;
+mod self_made;
 
 use std::fmt;
 use std::io;
@@ -19,9 +20,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme, SupportedProtocolVersion,
+    ClientConfig, ConnectionCommon, DigitallySignedStruct, ProtocolVersion, RootCertStore, ServerConfig,
+    SignatureScheme, SupportedProtocolVersion,
 };
 use tokio::sync::OnceCell;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::limits;
@@ -51,6 +54,24 @@ impl std::error::Error for TlsError {}
 
 fn error(what: &str, why: impl fmt::Display) -> TlsError {
     TlsError(format!("{what}: {why}"))
+}
+
+/// A number that the two ends of one TLS connection have, and nobody else: also none who ends TLS between two parties
+/// and shows each of them a certificate of his own. RFC 9266, `tls-exporter`.
+pub type Binding = [u8; 32];
+
+fn binding<Side>(connection: &ConnectionCommon<Side>) -> io::Result<Binding> {
+    // Before 1.3 the number could be the same on two connections.
+    if connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+        return Err(io::Error::other("the other side does not speak TLS 1.3"));
+    }
+    connection.export_keying_material([0; 32], b"EXPORTER-Channel-Binding", Some(&[])).map_err(io::Error::other)
+}
+
+/// Whether a handshake failed because what came was not TLS at all.
+pub fn is_no_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::InvalidMessage(_)))
 }
 
 /// What a server presents and demands.
@@ -117,6 +138,17 @@ impl Acceptor {
         sometimes("tls: a server's side shook hands");
         Ok(Box::new(stream))
     }
+
+    /// The same, with what stands for this connection.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn accept_bound(&self, stream: BoxStream) -> io::Result<(BoxStream, Binding)> {
+        let stream = self.0.accept(stream).await?;
+        sometimes("tls: a server's side shook hands");
+        let binding = binding(stream.get_ref().1)?;
+        Ok((Box::new(stream), binding))
+    }
 }
 
 /// The cryptography of a new acceptor or connector.
@@ -171,12 +203,26 @@ impl Connector {
     /// # Errors
     /// A certificate that is not believed, files that cannot be read, a broken connection.
     pub async fn connect(&self, host: &str, stream: BoxStream) -> io::Result<BoxStream> {
+        Ok(Box::new(self.shake_hands(host, stream).await?))
+    }
+
+    /// The same by TLS 1.3, with what stands for this connection.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect_bound(&self, host: &str, stream: BoxStream) -> io::Result<(BoxStream, Binding)> {
+        let stream = self.shake_hands(host, stream).await?;
+        let binding = binding(stream.get_ref().1)?;
+        Ok((Box::new(stream), binding))
+    }
+
+    async fn shake_hands(&self, host: &str, stream: BoxStream) -> io::Result<TlsStream<BoxStream>> {
         let config = self.0.config.get_or_try_init(|| self.0.read()).await.map_err(io::Error::other)?;
         let host = host.trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
         sometimes("tls: a client's side shook hands");
-        Ok(Box::new(stream))
+        Ok(stream)
     }
 }
 

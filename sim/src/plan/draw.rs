@@ -53,6 +53,7 @@ impl Plan {
             step_rows: 0,
             searches: searches(seed),
             tls: false,
+            self_made: false,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);

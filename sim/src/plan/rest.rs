@@ -34,8 +34,10 @@ impl Plan {
     /// Adds all of that to a plan of one server, two servers or a cluster.
     pub(super) fn draw_the_rest(&mut self) {
         self.more_faults();
-        // In one run of six.
-        self.world.tls = ChaCha8Rng::seed_from_u64(self.seed ^ SECURED).random_range(0..6) == 0;
+        // In one run of six; in half of these, of a cluster, without certificate files between nodes.
+        let mut secured = ChaCha8Rng::seed_from_u64(self.seed ^ SECURED);
+        self.world.tls = secured.random_range(0..6) == 0;
+        self.world.self_made = self.world.tls && self.world.n > 0 && secured.random_range(0..2) == 0;
         // What is replicated is compared with what was written, and nothing else.
         let keeps = self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Keep { .. }));
         if self.world.nodes == 1 || self.world.n > 0 {

@@ -170,6 +170,7 @@ impl Plan {
             message_bytes: 0,
             step_rows: 0,
             tls: matches!(scene, Scene::Members | Scene::TwoClusters) && number.is_multiple_of(4),
+            self_made: matches!(scene, Scene::Members | Scene::TwoClusters) && number % 8 == 4,
             ..base.world.clone()
         };
         let mut stage = Stage { rng: ChaCha8Rng::seed_from_u64(seed), number, next_v: 0 };

@@ -21,8 +21,8 @@ async fn meet(secrets: (&str, &str), target: &str) -> Outcome {
     let (env, second) = (env(), secrets.1.as_bytes().to_vec());
     let (a, b) = (node("a@x"), node("b@x"));
     tokio::join!(
-        initiate(&env, Box::new(here), &a, ("", secrets.0.as_bytes()), target),
-        respond(&env, Box::new(there), &b, |_| Ok(second.clone()))
+        initiate(&env, Channel::plain(Box::new(here)), &a, ("", secrets.0.as_bytes()), target),
+        respond(&env, Channel::plain(Box::new(there)), &b, |_| Ok(second.clone()))
     )
 }
 
@@ -88,8 +88,8 @@ async fn recorded() -> Vec<u8> {
     let (env, a, b) = (env(), node("a@x"), node("b@x"));
     let both = async {
         let (a, b) = tokio::join!(
-            initiate(&env, Box::new(here), &a, ("", b"s"), "b@x"),
-            respond(&env, Box::new(there), &b, |_| Ok(b"s".to_vec()))
+            initiate(&env, Channel::plain(Box::new(here)), &a, ("", b"s"), "b@x"),
+            respond(&env, Channel::plain(Box::new(there)), &b, |_| Ok(b"s".to_vec()))
         );
         assert!(a.is_ok() && b.is_ok());
     };
@@ -101,7 +101,7 @@ async fn answered(mut stranger: DuplexStream, there: DuplexStream, says: &[u8]) 
     stranger.write_all(says).await.unwrap();
     let (env, b) = (env(), node("b@x"));
     // The stranger reads nothing and then goes.
-    let respond = async { respond(&env, Box::new(there), &b, |_| Ok(b"s".to_vec())).await.err() };
+    let respond = async { respond(&env, Channel::plain(Box::new(there)), &b, |_| Ok(b"s".to_vec())).await.err() };
     let (error, ()) = tokio::join!(respond, async move { drop(stranger.shutdown().await) });
     error
 }
@@ -125,7 +125,7 @@ async fn a_node_does_not_prove_itself_by_its_own_echo() {
             }
         }
     };
-    let (session, ()) = tokio::join!(initiate(&env, Box::new(here), &a, ("", b"s"), ""), echo);
+    let (session, ()) = tokio::join!(initiate(&env, Channel::plain(Box::new(here)), &a, ("", b"s"), ""), echo);
     assert!(matches!(session.err(), Some(HandshakeError::Malformed(_))));
 }
 
@@ -156,8 +156,49 @@ async fn a_build_whose_messages_have_another_form_is_refused_in_words() {
         wire.send(&hello).await.unwrap();
         wire.take(WELCOME).await.err()
     };
-    let (older, newer) = tokio::join!(older, respond(&env, Box::new(there), &b, |_| Ok(b"s".to_vec())));
+    let (older, newer) = tokio::join!(older, respond(&env, Channel::plain(Box::new(there)), &b, |_| Ok(b"s".to_vec())));
     let told = format!("this node speaks versions {} to {}", VERSIONS.0, VERSIONS.1);
     assert_eq!(older, Some(HandshakeError::Refused(told)));
     assert_eq!(newer.err(), Some(HandshakeError::Versions(old, old)));
+}
+
+/// Two nodes at the ends of TLS connections with these numbers; both ask for proofs that cover them.
+async fn meet_over_tls(bindings: (Binding, Binding), most: u8) -> Outcome {
+    let (here, there) = duplex(1 << 16);
+    let (env, a, b) = (env(), node("a@x"), node("b@x"));
+    let channel = |stream, binding| Channel { stream, binding: Some(binding), must_bind: most == VERSIONS.1 };
+    let initiator = async {
+        if most == VERSIONS.1 {
+            return initiate(&env, channel(Box::new(here), bindings.0), &a, ("", b"s"), "").await;
+        }
+        let mut wire = Wire::greeting(Box::new(here));
+        let mut hello = Hello::encode(&env, &a, "", "");
+        hello[1 + MAGIC.len() + 1] = most;
+        wire.send(&hello).await.unwrap();
+        Err(wire.take(WELCOME).await.expect_err("it is refused"))
+    };
+    let responder = Channel { must_bind: true, ..channel(Box::new(there), bindings.1) };
+    tokio::join!(initiator, respond(&env, responder, &b, |_| Ok(b"s".to_vec())))
+}
+
+#[tokio::test]
+async fn proofs_and_keys_cover_the_tls_connection() {
+    let (Ok(mut a), Ok((mut b, _))) = meet_over_tls(([1; 32], [1; 32]), VERSIONS.1).await else { panic!("they meet") };
+    a.wire.send(b"one").await.unwrap();
+    assert_eq!(b.wire.receive().await.unwrap(), "one");
+    let (a, b) = meet_over_tls(([1; 32], [2; 32]), VERSIONS.1).await;
+    assert_eq!(a.err(), Some(HandshakeError::Refused(BETWEEN.to_owned())));
+    assert_eq!(b.err(), Some(HandshakeError::Between));
+    let keys = |binding| derive(b"s", "vault", &transcript(b"hello", b"welcome", binding));
+    assert!(keys(None) != keys(Some([1; 32])) && keys(Some([1; 32])) != keys(Some([2; 32])));
+}
+
+#[tokio::test]
+async fn a_build_whose_proofs_do_not_cover_tls_is_refused_in_words_where_certificates_tell_nothing() {
+    let (older, newer) = meet_over_tls(([1; 32], [1; 32]), BOUND - 1).await;
+    assert_eq!(older.err(), Some(HandshakeError::Refused(UNBOUND.to_owned())));
+    assert_eq!(newer.err(), Some(HandshakeError::Unbound(BOUND - 1)));
+    // With certificates that tell who is there it goes on as before.
+    assert_eq!(bound(Some([1; 32]), false, BOUND - 1), Ok(None));
+    assert_eq!(bound(Some([1; 32]), false, BOUND), Ok(Some([1; 32])));
 }

@@ -4,8 +4,9 @@
 //! and learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
 //! secrets of cookies, then creates the system databases. A node alone creates these at its first start: enabling a
 //! cluster drops them while they are empty, so that they are created on all nodes later. A node that is added to a
-//! finished cluster receives at once what all nodes share. A set-up under way is remembered as `settee/cluster_setup`.
-//! The address and port of HTTP take effect with the next start.
+//! finished cluster receives at once what all nodes share. `join_cluster` is ours: the node itself joins, by a token
+//! and over the cluster port, so that nothing secret goes over HTTP. A set-up under way is remembered as
+//! `settee/cluster_setup`. The address and port of HTTP take effect with the next start.
 
 use std::time::Duration;
 
@@ -105,6 +106,7 @@ pub async fn handle(ctx: &Context, mut request: Request) -> Result<Reply> {
         Some("enable_cluster") => enable_cluster(ctx, &body).await?,
         Some("add_node") => add_node(ctx, &body, &request.user).await?,
         Some("receive_cookie") => return receive_cookie(ctx, &body).await,
+        Some("join_cluster") => join_cluster(ctx, &body).await?,
         Some("finish_cluster") => finish_cluster(ctx, &body, &request.user).await?,
         _ => return Err(Problem::bad_request("Invalid Action'")),
     }
@@ -255,6 +257,33 @@ async fn add_node(ctx: &Context, body: &Object, user: &UserCtx) -> Result<()> {
     wait_for(ctx, std::slice::from_ref(&name)).await;
     share_settings(ctx, &name, user).await.map_err(unable)?;
     forward::delete_setting(ctx, &name, PROGRESS, user).await.map_err(unable)
+}
+
+/// Has this node join the cluster of the member whose cluster port is at `address`, by one of its join tokens: the same
+/// as a start with `--join` and `--token`, of a node that runs already.
+async fn join_cluster(ctx: &Context, body: &Object) -> Result<()> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let (Some(address), Some(token)) = (text("address"), text("token")) else {
+        return Err(Problem::bad_request("`address` and `token` must be strings that are not empty."));
+    };
+    ctx.cluster.check_joins()?;
+    if ctx.config.bool("couchdb", "single_node", false) || ctx.config.text("cluster", "n", "") == "1" {
+        // New databases would go on to have one copy.
+        return Err(Problem::bad_request(
+            "This node is set up as a single one: delete couchdb/single_node, cluster/n.",
+        ));
+    }
+    let was_under_way = is_under_way(&ctx.config);
+    begin(ctx).await?;
+    let joined = ctx.cluster.join_now(address, token).await;
+    if joined.is_ok() || !was_under_way {
+        ctx.config.delete(PROGRESS, true).await?;
+    }
+    if joined.is_err() && !was_under_way {
+        // It stays the node that it was.
+        make_databases(ctx, &missing(ctx, &SYSTEM_DATABASES.map(str::to_owned))).await?;
+    }
+    Ok(joined?)
 }
 
 /// What `add_node` of another node asks here: takes over the cluster's secret and tells name and cluster port.

@@ -78,6 +78,19 @@ async fn act(
     })
 }
 
+/// What is told of a node that cannot be called. Where nodes make their certificates for each other themselves, https
+/// takes one that this system trusts: the secret and a password go there.
+fn unreachable(ctx: &Context, what: &str) -> Problem {
+    if ctx.cluster.makes_certificates() {
+        return Problem::bad_request(format!(
+            "{what} failed. With [cluster] tls and no certificate files the other node is called by https only, with a \
+             certificate that this system trusts. Without one, have it join: its action join_cluster with the address \
+             and a token of POST /_cluster/join_token."
+        ));
+    }
+    Problem::bad_request(format!("{what} failed. Invalid Host and/or Port."))
+}
+
 /// Why the other node did not do what it was asked.
 fn refused(what: &str, status: StatusCode, answer: &Object) -> Problem {
     if status == StatusCode::UNAUTHORIZED {
@@ -92,7 +105,7 @@ fn refused(what: &str, status: StatusCode, answer: &Object) -> Problem {
 /// # Errors
 /// 400 when it cannot be reached, refuses, or is not what the request calls it.
 pub async fn invite(ctx: &Context, body: &Object) -> Result<Invited> {
-    let unreachable = || Problem::bad_request("Add node failed. Invalid Host and/or Port.");
+    let unreachable = || unreachable(ctx, "Add node");
     let url = setup_url(body, "host", ctx.cluster.connector().is_some()).ok_or_else(unreachable)?;
     let login = (text(body, "username").unwrap_or_default(), text(body, "password").unwrap_or_default());
     let mut action = Object::new();
@@ -135,7 +148,7 @@ pub fn check_called(name: &NodeName, asked: &Object) -> Result<()> {
 /// # Errors
 /// 400 when it cannot be reached or refuses.
 pub async fn enable(ctx: &Context, body: &Object) -> Result<()> {
-    let unreachable = || Problem::bad_request("Enable cluster failed. Invalid Host and/or Port.");
+    let unreachable = || unreachable(ctx, "Enable cluster");
     let url = setup_url(body, "remote_node", ctx.cluster.connector().is_some()).ok_or_else(unreachable)?;
     let login = text(body, "remote_current_user").unwrap_or_default();
     let password = text(body, "remote_current_password").unwrap_or_default();
