@@ -64,9 +64,14 @@ async fn until(cluster: &Cluster, what: &str, done: impl Fn(&Cluster) -> bool) {
 }
 
 async fn pair() -> (TestNode, TestNode) {
-    let a = start("a@127.0.0.1", &[SECRET]).await;
+    pair_with(&[]).await
+}
+
+/// Two nodes with settings of their own.
+async fn pair_with(settings: &[&str]) -> (TestNode, TestNode) {
+    let a = start("a@127.0.0.1", &[&[SECRET], settings].concat()).await;
     let seed = format!("cluster/seeds=a@127.0.0.1={}", a.contact());
-    let b = start("b@127.0.0.1", &[SECRET, &seed]).await;
+    let b = start("b@127.0.0.1", &[&[SECRET, seed.as_str()], settings].concat()).await;
     until(&b, "b reaches a", |b| b.is_up(&"a@127.0.0.1".into())).await;
     until(&a, "a reaches b", |a| a.is_up(&"b@127.0.0.1".into())).await;
     (a, b)
