@@ -149,7 +149,13 @@ fn is_comment(line: &str) -> bool {
 /// The first path segment after each `crate::` of a line.
 fn crate_uses(line: &str) -> Vec<String> {
     let after = |p: &str| p.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    line.match_indices("crate::").map(|(at, m)| after(&line[at + m.len()..])).collect()
+    let mut out: Vec<String> = line.match_indices("crate::").map(|(at, m)| after(&line[at + m.len()..])).collect();
+    // The codec lies in the crate below, and belongs to `wire`; limits are common.
+    let shown = ["settee_document::codec;", "settee_document::limits::"];
+    if line.contains("settee_document::") && !shown.iter().any(|shown| line.contains(shown)) {
+        out.push("document".to_owned());
+    }
+    out
 }
 
 #[test]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 FOLDERS = {"settee-sim": ("sim/",), "settee-conformance": ("conformance/",), "settee": ("src/", "tests/", "examples/")}
-# Folders of `src/` that are packages of their own.
+# Folders of `src/` that are packages of their own; settee uses them.
 WITHIN = {"settee-document": "src/document/", "settee-search": "src/search/"}
 
 
@@ -25,10 +25,8 @@ def changed():
     files = lines("git", "diff", "--name-only", base) + lines("git", "ls-files", "--others", "--exclude-standard")
     if any(file in ("Cargo.toml", "Cargo.lock") for file in files):
         return [*WITHIN, *FOLDERS]
-    own = {name: [file for file in files if file.startswith(folder)] for name, folder in WITHIN.items()}
-    others = set(files).difference(*own.values())
-    found = [name for name, folders in FOLDERS.items() if any(file.startswith(folders) for file in others)]
-    return [name for name in own if own[name]] + found
+    folders = {**{name: (folder,) for name, folder in WITHIN.items()}, **FOLDERS}
+    return [name for name in folders if any(file.startswith(folders[name]) for file in files)]
 
 
 def main():

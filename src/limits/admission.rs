@@ -26,9 +26,12 @@ pub const ADMISSION_KEPT_PART: usize = 8;
 /// Default of `admission/wait_ms`: how long a request waits for its turn, in milliseconds: a burst of dozens of slow
 /// requests is answered in whole.
 pub const ADMISSION_WAIT_MS: u64 = 10_000;
-/// For so long after a client gave up while it waited, the latest requests of that caller are served first: in the
-/// order in which they came, each would be answered when its client is about to give up, too. Clients that wait for as
-/// long as it takes are served in order, however many there are.
+/// A client that gives up after so long, while no request of that caller has waited for longer, shows that the others
+/// are about to give up, too.
+pub const ADMISSION_PATIENCE: Duration = Duration::from_secs(1);
+/// For so long after that, the latest requests of the caller are served first: in the order in which they came, each
+/// would be answered when its client is gone. Clients that wait for as long as it takes are served in order, however
+/// many there are.
 pub const ADMISSION_LATEST_FOR: Duration = Duration::from_secs(3);
 /// Time without progress after which a request that works keeps others from their turn no longer. Longer than the steps
 /// of a scan take while all turns are in use. Also the time between two looks of those that wait.

@@ -1,4 +1,4 @@
-//! Fuzz targets of documents: JSON, revisions, drafts, selectors. See `world::fuzz`.
+//! Fuzz targets of documents: JSON, revisions, drafts, selectors. Here, since `world::fuzz` is above their crate.
 
 use crate::document::collate::Collator;
 use crate::document::draft;

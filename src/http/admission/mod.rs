@@ -64,10 +64,10 @@ impl Drop for Turn {
     }
 }
 
-/// A request on its way to its answer, with its turn once it has one.
+/// A request on its way to its answer, with its turn once it has one, and when it asked for that.
 pub struct AtWork {
     pass: Pass,
-    turn: Mutex<Option<Turn>>,
+    turn: Mutex<Option<(Turn, Instant)>>,
 }
 
 impl AtWork {
@@ -82,8 +82,9 @@ impl AtWork {
     /// 503 or 429 where it has none in time.
     pub async fn begin(&self) -> Result<()> {
         if lock(&self.turn).is_none() {
+            let came = self.pass.admission.env.now();
             let turn = self.pass.turn().await?;
-            *lock(&self.turn) = Some(turn);
+            *lock(&self.turn) = Some((turn, came));
         }
         Ok(())
     }
@@ -99,9 +100,9 @@ impl AtWork {
 impl Drop for AtWork {
     fn drop(&mut self) {
         let turn = lock(&self.turn).take();
-        if turn.is_some() {
+        if let Some((_turn, came)) = turn {
             let Admission { env, queues, .. } = &*self.pass.admission;
-            lock(queues).of(self.pass.class).give_up(self.pass.caller, env.now());
+            lock(queues).of(self.pass.class).give_up(self.pass.caller, came, env.now());
         }
     }
 }
@@ -206,7 +207,7 @@ impl Admission {
             if let Some(id) = queue.try_begin(caller, cost, now) {
                 return Ok(self.turn_of(class, id));
             }
-            let id = queue.wait((caller, cost), goes_on, grant)?;
+            let id = queue.wait((caller, cost), goes_on, grant, now)?;
             Waiter { admission: Arc::clone(self), class, caller, id, granted: Some(granted) }
         };
         self.start_next(class);

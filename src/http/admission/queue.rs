@@ -93,6 +93,7 @@ impl Shares {
 /// A request that waits.
 struct Waiting<G> {
     id: u64,
+    came: Instant,
     /// Whether it is the next page of an answer that has begun.
     goes_on: bool,
     cost: Arc<Cost>,
@@ -102,7 +103,7 @@ struct Waiting<G> {
 /// The requests of one caller that wait.
 struct Line<G> {
     waiting: VecDeque<Waiting<G>>,
-    /// When a client gave up, last.
+    /// When a client gave up last although no other had waited for longer.
     given_up: Option<Instant>,
 }
 
@@ -113,6 +114,15 @@ impl<G> Default for Line<G> {
 }
 
 impl<G> Line<G> {
+    /// The client of a request that came then gives up. It tells nothing of others that have waited for longer, nor where
+    /// it waited for a moment only.
+    fn give_up(&mut self, came: Instant, now: Instant) {
+        let is_earliest = self.waiting.iter().find(|other| !other.goes_on).is_none_or(|other| other.came >= came);
+        if is_earliest && now.since(came) >= limits::ADMISSION_PATIENCE {
+            self.given_up = Some(now);
+        }
+    }
+
     /// Takes the request that is next.
     fn take(&mut self, now: Instant) -> Option<Waiting<G>> {
         let goes_on = self.waiting.front()?.goes_on;
@@ -210,7 +220,13 @@ impl<G> Queue<G> {
 
     /// Adds a request that waits, and answers its number. `goes_on`: it is part of an answer that has begun, goes ahead
     /// of the others of its caller and is never refused.
-    pub fn wait(&mut self, (caller, cost): (Caller, &Arc<Cost>), goes_on: bool, grant: G) -> Result<u64, Full> {
+    pub fn wait(
+        &mut self,
+        (caller, cost): (Caller, &Arc<Cost>),
+        goes_on: bool,
+        grant: G,
+        now: Instant,
+    ) -> Result<u64, Full> {
         if !goes_on {
             let own = self.clients.0.get(&caller.client).map_or(0, |share| share.waiting);
             if self.waiting >= self.bounds.queue {
@@ -226,7 +242,7 @@ impl<G> Queue<G> {
             self.ring.push_back(caller);
         }
         let at = if goes_on { line.iter().take_while(|other| other.goes_on).count() } else { line.len() };
-        line.insert(at, Waiting { id, goes_on, cost: Arc::clone(cost), grant });
+        line.insert(at, Waiting { id, came: now, goes_on, cost: Arc::clone(cost), grant });
         self.count_waiting(caller);
         Ok(id)
     }
@@ -248,8 +264,10 @@ impl<G> Queue<G> {
     pub fn leave(&mut self, caller: Caller, id: u64, given_up: Option<Instant>) -> bool {
         let Some(line) = self.lines.get_mut(&caller) else { return false };
         let Some(at) = line.waiting.iter().position(|waiting| waiting.id == id) else { return false };
-        line.waiting.remove(at);
-        line.given_up = given_up.or(line.given_up);
+        let left = line.waiting.remove(at);
+        if let (Some(left), Some(now)) = (left.filter(|left| !left.goes_on), given_up) {
+            line.give_up(left.came, now);
+        }
         if line.waiting.is_empty() {
             self.lines.remove(&caller);
             self.ring.retain(|other| *other != caller);
@@ -258,10 +276,10 @@ impl<G> Queue<G> {
         true
     }
 
-    /// The client of a request that works went away.
-    pub fn give_up(&mut self, caller: Caller, now: Instant) {
+    /// The client of a request that came then, and works, went away.
+    pub fn give_up(&mut self, caller: Caller, came: Instant, now: Instant) {
         if let Some(line) = self.lines.get_mut(&caller) {
-            line.given_up = Some(now);
+            line.give_up(came, now);
         }
     }
 
