@@ -114,8 +114,8 @@ impl<G> Default for Line<G> {
 }
 
 impl<G> Line<G> {
-    /// The client of a request that came then gives up. It tells nothing of others that have waited for longer, nor where
-    /// it waited for a moment only.
+    /// The client of a request that came then gives up. It tells nothing of others that have waited for longer, nor
+    /// where it waited for a moment only.
     fn give_up(&mut self, came: Instant, now: Instant) {
         let is_earliest = self.waiting.iter().find(|other| !other.goes_on).is_none_or(|other| other.came >= came);
         if is_earliest && now.since(came) >= limits::ADMISSION_PATIENCE {

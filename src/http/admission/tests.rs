@@ -201,7 +201,7 @@ fn clients_that_give_up_do_not_keep_others_from_their_answers() {
 /// Each of 500 connections sends its next request when it has its answer, and each second another client gives up
 /// sooner than it could be served: nobody else waits longer than a round takes.
 #[test]
-fn clients_that_send_after_each_answer_are_all_served_whoever_gives_up() {
+fn clients_that_send_after_each_answer_are_all_served_although_others_give_up() {
     let mut queue: Queue<usize> = Queue::new(bounds(8, 0, 2_048));
     let mut came = vec![0; 500];
     let mut working = std::collections::VecDeque::new();
