@@ -2,8 +2,8 @@
 //! those that are accepted beside it, `accepted_secrets`: former ones, and one that is to come. Proxies sign with any.
 //!
 //! A secret is replaced in three steps, each on all nodes before the next one begins: the coming one is accepted
-//! ([`SecretStore::accept`]); it becomes the secret, and the former one is accepted ([`SecretStore::put_to_use`]); former
-//! ones are not accepted any more ([`SecretStore::drop_accepted`]). So no node refuses what another one makes.
+//! ([`SecretStore::accept`]); it becomes the secret, and the former one is accepted ([`SecretStore::put_to_use`]);
+//! former ones are not accepted any more ([`SecretStore::drop_accepted`]). So no node refuses what another one makes.
 //!
 //! One that has leaked is replaced in one step ([`SecretStore::replace`]): a node never accepts the leaked one beside
 //! the new one, so it cannot renew a forged cookie under the new one.

@@ -63,8 +63,8 @@ impl SealKey {
     }
 }
 
-/// The body as it is written: sealed where that is on. Where it is not, what came sealed is sealed anew, so that it does
-/// not depend on a former secret.
+/// The body as it is written: sealed where that is on. Where it is not, what came sealed is sealed anew, so that it
+/// does not depend on a former secret.
 pub fn at_rest(body: Object, config: &Config, nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
     let keys = keys_of(config);
     if seals(config) { sealed(body, &keys, nonce) } else { sealed_anew(body, &keys, nonce) }
