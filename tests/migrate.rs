@@ -156,9 +156,13 @@ fn same(source: &Served, target: &Served) {
     assert_eq!(session["userCtx"]["roles"], json!(["staff"]), "the password of the source logs in");
 }
 
-/// The address of a node as an older server, which has no `_auto_purge`: requests of it reach the node under a name
-/// that it does not know.
+/// The address of a node as an older server, which has no `_auto_purge`.
 fn without_auto_purge(served: &Served) -> String {
+    with_auto_purge_at(served, "/_none_purge ")
+}
+
+/// The address of a node whose `_auto_purge` is asked for at another path: it answers as at that one.
+fn with_auto_purge_at(served: &Served, other: &'static str) -> String {
     let (listener, to) = (TcpListener::bind("127.0.0.1:0").expect("a port"), served.node.address());
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
@@ -169,7 +173,7 @@ fn without_auto_purge(served: &Served) -> String {
             std::thread::spawn(move || {
                 let mut bytes = [0; 1 << 16];
                 while let Ok(count @ 1..) = client.read(&mut bytes) {
-                    let text = String::from_utf8_lossy(&bytes[..count]).replace("/_auto_purge ", "/_none_purge ");
+                    let text = String::from_utf8_lossy(&bytes[..count]).replace("/_auto_purge ", other);
                     if server.write_all(text.as_bytes()).is_err() {
                         return;
                     }
@@ -387,4 +391,19 @@ fn a_configuration_file_of_couchdb_is_translated_and_starts_a_node() {
     let _ = child.kill();
     child.wait().expect("it ends");
     assert!(ready);
+}
+
+/// A source that has the setting, and fails to tell it, is not one that has none.
+#[test]
+fn an_error_of_the_source_at_auto_purge_is_an_error_of_the_import() {
+    let (source, target) = (Served::start(&[]), Served::start(&[]));
+    source.must("PUT", "/d", "");
+    source.must("PUT", "/d/_auto_purge", r#"{"deleted_document_ttl":"9_day"}"#);
+    // The proxy spoils the credentials of that request: the lines of headers go on behind the first one.
+    let refused = with_auto_purge_at(&source, "/_auto_purge HTTP/1.1\r\nAuthorization: Basic eDp4\r\nX-Rest: ");
+    let (status, told) = run(command_from("import", &refused, &target, &["--db", "d"]));
+    assert!(status != Some(0) && told.contains("/d/_auto_purge answered 401"), "{status:?} {told}");
+    for served in [source, target] {
+        served.runtime.block_on(served.node.stop());
+    }
 }

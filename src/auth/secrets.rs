@@ -2,8 +2,11 @@
 //! those that are accepted beside it, `accepted_secrets`: former ones, and one that is to come. Proxies sign with any.
 //!
 //! A secret is replaced in three steps, each on all nodes before the next one begins: the coming one is accepted
-//! ([`SecretStore::accept`]); it becomes the secret, and the former one is accepted ([`SecretStore::put_to_use`]); none
-//! but the present one is accepted ([`SecretStore::drop_accepted`]). So no node refuses what another one makes.
+//! ([`SecretStore::accept`]); it becomes the secret, and the former one is accepted ([`SecretStore::put_to_use`]);
+//! former ones are not accepted any more ([`SecretStore::drop_accepted`]). So no node refuses what another one makes.
+//!
+//! One that has leaked is replaced in one step ([`SecretStore::replace`]): a node never accepts the leaked one beside
+//! the new one, so it cannot renew a forged cookie under the new one.
 
 use std::fmt;
 
@@ -195,17 +198,34 @@ impl SecretStore {
         self.list(secrets.all().filter(|secret| *secret != new)).await
     }
 
-    /// Accepts the present one only, which must be the one that is meant.
+    /// Accepts those of the digests `former` no more, while the present one is the one that is meant. One that came
+    /// since `former` was made stays.
     ///
     /// # Errors
     /// [`SecretError`]
-    pub async fn drop_accepted(&self, wanted: &str) -> Result<(), SecretError> {
+    pub async fn drop_accepted(&self, present: &str, former: &[String]) -> Result<(), SecretError> {
         let _changing = self.changing.lock().await;
-        if digest(&self.secrets().await?.present) != wanted {
+        let secrets = self.secrets().await?;
+        if digest(&secrets.present) != present {
             return Err(SecretError::Other);
         }
-        let section = options::section(&self.config, ACCEPTED);
-        self.config.delete((section, ACCEPTED), true).await?;
+        let others = secrets.others.iter().map(String::as_str);
+        self.list(others.filter(|secret| !former.contains(&digest(secret)))).await
+    }
+
+    /// Makes `secret` the present one, and accepts no other one. None that was accepted before counts beside it at any
+    /// moment.
+    ///
+    /// # Errors
+    /// [`SecretError`]
+    pub async fn replace(&self, secret: &str) -> Result<(), SecretError> {
+        let _changing = self.changing.lock().await;
+        if !is_fit(secret) {
+            return Err(SecretError::Unfit);
+        }
+        self.list(std::iter::empty()).await?;
+        let section = options::section(&self.config, PRESENT);
+        self.config.set((section, PRESENT), secret, true).await?;
         Ok(())
     }
 
@@ -219,8 +239,11 @@ impl SecretStore {
         if secrets.len() > limits::ACCEPTED_SECRETS_MAX {
             return Err(SecretError::Full);
         }
-        let section = options::section(&self.config, ACCEPTED);
-        self.config.set((section, ACCEPTED), &secrets.join(", "), true).await?;
+        let at = (options::section(&self.config, ACCEPTED), ACCEPTED);
+        match secrets.is_empty() {
+            true => self.config.delete(at, true).await?,
+            false => self.config.set(at, &secrets.join(", "), true).await?,
+        };
         Ok(())
     }
 
@@ -284,9 +307,29 @@ mod tests {
             }
             let told = store.look().await.unwrap();
             assert!(told.accepts(&digest("old")) && told.accepts(&digest("new")) && !told.accepts(&digest("x")));
-            assert!(matches!(store.drop_accepted(&digest("old")).await, Err(SecretError::Other)));
-            store.drop_accepted(&digest("new")).await.unwrap();
+            let former = [digest("old")];
+            assert!(matches!(store.drop_accepted(&digest("old"), &former).await, Err(SecretError::Other)));
+            // One that came after the former ones were looked up.
+            store.accept("coming").await.unwrap();
+            store.drop_accepted(&digest("new"), &former).await.unwrap();
+            assert_eq!(all(&config), ["new", "coming"]);
+            store.drop_accepted(&digest("new"), &[digest("coming")]).await.unwrap();
             assert_eq!((all(&config), store.look().await.unwrap().accepted), (vec!["new".to_owned()], vec![]));
+        });
+    }
+
+    #[test]
+    fn a_leaked_secret_is_replaced_and_nothing_but_the_new_one_is_accepted() {
+        let (runtime, env) = world();
+        let config = in_memory(&env, &["couch_httpd_auth/secret=leaked", "chttpd_auth/accepted_secrets=a,b,c,d"]);
+        let store = SecretStore::new(&env, &config);
+        runtime.block_on(async {
+            assert!(matches!(store.replace("a,b").await, Err(SecretError::Unfit)));
+            assert_eq!(all(&config), ["leaked", "a", "b", "c", "d"]);
+            for _ in 0..2 {
+                store.replace("new").await.unwrap();
+                assert_eq!(all(&config), ["new"]);
+            }
         });
     }
 

@@ -198,7 +198,7 @@ fn a_session_of_a_former_secret_holds_and_is_renewed_with_the_present_one() {
         let renewed = renewed.unwrap();
         assert!(holds && renewed != first);
         assert_eq!(show(&renewed).await, (true, None));
-        authenticator.secrets().drop_accepted(&secrets::digest("new")).await.unwrap();
+        authenticator.secrets().drop_accepted(&secrets::digest("new"), &[secrets::digest("old")]).await.unwrap();
         assert_eq!((show(&first).await, show(&renewed).await), ((false, None), (true, None)));
     });
 }

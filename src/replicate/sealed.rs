@@ -4,10 +4,10 @@
 //! What of an endpoint is secret (name and password in its URL, `auth`, `headers`) is put into one text, `sealed`:
 //! version, nonce, and the JSON of it under ChaCha20-Poly1305. The key is made of `[chttpd_auth] secret`, which all
 //! nodes of a cluster share; the address that the credentials are for, and the owner of the document, are bound to
-//! them: who copies the text into a document of another address or owner gets nothing opened.
+//! them: a copy of the text in a document of another address or owner is not opened.
 //!
 //! What was sealed under another secret that is accepted still is opened, too, and is sealed under the present one when
-//! its document is written the next time.
+//! its document is written the next time, also where credentials are not sealed any more.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -63,8 +63,15 @@ impl SealKey {
     }
 }
 
+/// The body as it is written: sealed where that is on. Where it is not, what came sealed is sealed anew, so that it
+/// does not depend on a former secret.
+pub fn at_rest(body: Object, config: &Config, nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
+    let keys = keys_of(config);
+    if seals(config) { sealed(body, &keys, nonce) } else { sealed_anew(body, &keys, nonce) }
+}
+
 /// Whether credentials are sealed when their document is written.
-pub fn seals(config: &Config) -> bool {
+fn seals(config: &Config) -> bool {
     config.bool("replicator", "seal_credentials", false)
 }
 
@@ -84,41 +91,56 @@ fn bound(url: &str, body: &Object) -> String {
 
 /// The body with its credentials sealed under the first of `keys`, and those that came sealed under another one sealed
 /// anew; `nonce` answers other bytes each time. What none of the keys opens stays as it is; without a key all does.
-pub fn sealed(body: Object, keys: &[SealKey], mut nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
+fn sealed(body: Object, keys: &[SealKey], mut nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
+    let Some(key) = keys.first() else { return body };
+    let body = sealed_anew(body, keys, &mut nonce);
+    SIDES.into_iter().fold(body, |body, side| sealed_side(&body, side, key, &mut nonce).unwrap_or(body))
+}
+
+/// The body with what came sealed under another one of `keys` than the first sealed under the first, and nothing else
+/// changed.
+fn sealed_anew(body: Object, keys: &[SealKey], mut nonce: impl FnMut() -> [u8; NONCE_LEN]) -> Object {
     let Some((key, others)) = keys.split_first() else { return body };
-    let mut body = SIDES.into_iter().fold(body, |body, side| {
+    SIDES.into_iter().fold(body, |body, side| {
         // New credentials take the place of the sealed ones.
         let is_sealed_only =
             body.get(side).and_then(Value::as_object).is_some_and(|endpoint| !names_credentials(endpoint));
-        is_sealed_only.then(|| opened_side(&body, side, others)).flatten().unwrap_or(body)
-    });
-    for side in SIDES {
-        let Some(endpoint) = body.get(side) else { continue };
-        let mut members = match endpoint {
-            Value::String(url) if url.contains("://") => {
-                Object::from_iter([("url".to_owned(), Value::from(url.as_str()))])
-            }
-            Value::Object(members) => members.clone(),
-            _ => continue,
-        };
-        let Some(url) = members.get("url").and_then(Value::as_str).map(str::to_owned) else { continue };
-        let mut secret = Object::new();
-        let (before, credentials, behind) = split_credentials(&url);
-        if let Some(credentials) = credentials {
-            secret.push("url", credentials);
-            members.insert("url", format!("{before}{behind}"));
-        }
-        for name in OPEN_MEMBERS {
-            if let Some(value) = members.remove(name) {
-                secret.push(name, value);
-            }
-        }
-        if !secret.is_empty() {
-            members.insert(SEALED, key.seal(&secret, &bound(&url, &body), nonce()));
-            body.insert(side, Value::Object(members));
+        let opened = is_sealed_only.then(|| opened_side(&body, side, others)).flatten();
+        opened.and_then(|opened| sealed_side(&opened, side, key, &mut nonce)).unwrap_or(body)
+    })
+}
+
+/// The body with the credentials of one side sealed; `None` where it has none that are not.
+fn sealed_side(
+    body: &Object,
+    side: &str,
+    key: &SealKey,
+    nonce: &mut impl FnMut() -> [u8; NONCE_LEN],
+) -> Option<Object> {
+    let mut members = match body.get(side)? {
+        Value::String(url) if url.contains("://") => Object::from_iter([("url".to_owned(), Value::from(url.as_str()))]),
+        Value::Object(members) => members.clone(),
+        _ => return None,
+    };
+    let url = members.get("url").and_then(Value::as_str)?.to_owned();
+    let mut secret = Object::new();
+    let (before, credentials, behind) = split_credentials(&url);
+    if let Some(credentials) = credentials {
+        secret.push("url", credentials);
+        members.insert("url", format!("{before}{behind}"));
+    }
+    for name in OPEN_MEMBERS {
+        if let Some(value) = members.remove(name) {
+            secret.push(name, value);
         }
     }
-    body
+    if secret.is_empty() {
+        return None;
+    }
+    members.insert(SEALED, key.seal(&secret, &bound(&url, body), nonce()));
+    let mut body = body.clone();
+    body.insert(side, Value::Object(members));
+    Some(body)
 }
 
 /// Whether an endpoint has credentials that are not sealed.
@@ -167,6 +189,7 @@ fn opened_side(body: &Object, side: &str, keys: &[SealKey]) -> Option<Object> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Setting;
 
     fn body(text: &str) -> Object {
         json::parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
@@ -209,6 +232,28 @@ mod tests {
         for bare in [r#"{"source":"a","target":"http://h/b"}"#, r#"{"source":5}"#, "{}"] {
             assert_eq!(text(&sealed(body(bare), &keys(), || [1; NONCE_LEN])), text(&body(bare)));
         }
+    }
+
+    #[test]
+    fn what_was_sealed_is_sealed_anew_also_where_sealing_is_off_and_nothing_else_is() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let env = crate::world::tokio_host::env(runtime.handle().clone());
+        let config = |settings: &[&str]| {
+            Config::in_memory(&env, settings.iter().map(|text| Setting::parse(text).unwrap()).collect())
+        };
+        let plain = body(r#"{"source":"https://u:Sesame@h/a","target":"http://h/b","owner":"o"}"#);
+        let on = config(&["chttpd_auth/secret=former", "replicator/seal_credentials=true"]);
+        let mut kept = at_rest(plain.clone(), &on, || [1; NONCE_LEN]);
+        assert!(!text(&kept).contains("Sesame"));
+        kept.insert("target", "http://u:Open@h/b");
+        let off = config(&["chttpd_auth/secret=new", "chttpd_auth/accepted_secrets=former"]);
+        let anew = at_rest(kept.clone(), &off, || [2; NONCE_LEN]);
+        assert!(text(&anew).contains("http://u:Open@h/b") && !text(&anew).contains("Sesame"), "{}", text(&anew));
+        let only_new = config(&["chttpd_auth/secret=new"]);
+        assert!(opened(kept, &keys_of(&only_new)).is_err());
+        assert!(text(&opened(anew.clone(), &keys_of(&only_new)).unwrap()).contains("https://u:Sesame@h/a"));
+        assert_eq!(text(&at_rest(anew.clone(), &off, || [3; NONCE_LEN])), text(&anew), "once");
+        assert_eq!(text(&at_rest(plain.clone(), &off, || [3; NONCE_LEN])), text(&plain));
     }
 
     #[test]

@@ -132,6 +132,10 @@ fn a_rotation_that_was_broken_off_is_finished_by_asking_again() {
     let digest = told["accepted"][0].clone();
     assert_eq!(step(&b, json!({"step": "use", "digest": digest})).0, 200);
     assert_eq!(setting(&b, "secret"), "half-way");
+    // A drop that looked before `half-way` was accepted leaves it.
+    let present = told["present"].clone();
+    assert_eq!(step(&a, json!({"step": "drop", "digest": present, "former": ["other"]})).0, 200);
+    assert_eq!(setting(&a, "accepted_secrets"), "half-way");
     let differ = a.ask("DELETE", "/_cluster/rotate_secret", &Value::Null);
     assert_eq!(differ.0, 409, "{differ:?}");
     let sessions = [&a, &b, &c].map(|node| log_in(&node.at));
@@ -142,4 +146,49 @@ fn a_rotation_that_was_broken_off_is_finished_by_asking_again() {
     }
     assert_eq!(a.ask("DELETE", "/_cluster/rotate_secret", &Value::Null).0, 200);
     assert!(sessions.iter().all(|session| !holds(&a.at, session).0));
+}
+
+/// A node that cannot write its configuration: a rotation ends there, and leaves nothing on the others.
+#[test]
+fn a_rotation_that_breaks_off_before_its_secret_is_used_takes_it_back() {
+    let [a, b, c] = set_up_three();
+    see_each_other(&[&a, &b, &c]);
+    assert_eq!(a.ask("POST", "/_cluster/rotate_secret", &Value::Null).0, 200);
+    let before = [&a, &b, &c].map(|node| (setting(node, "secret"), setting(node, "accepted_secrets")));
+    let sessions = [&a, &b, &c].map(|node| log_in(&node.at));
+    // What takes the place of the file is written beside it first.
+    let obstacle = c.data.path().join("local.ini.new");
+    std::fs::create_dir(&obstacle).expect("a folder");
+    for _ in 0..4 {
+        let (status, answer) = b.ask("POST", "/_cluster/rotate_secret", &Value::Null);
+        assert!(status == 500 && answer["reason"].to_string().contains("No session has ended; ask again."), "{answer}");
+        let now = [&a, &b, &c].map(|node| (setting(node, "secret"), setting(node, "accepted_secrets")));
+        assert_eq!(now, before);
+    }
+    let (status, answer) = b.ask("DELETE", "/_cluster/rotate_secret", &Value::Null);
+    assert!(status == 500 && !answer["reason"].to_string().contains("No session"), "{answer}");
+    std::fs::remove_dir(&obstacle).expect("it is empty");
+    assert_eq!(b.ask("POST", "/_cluster/rotate_secret", &Value::Null).0, 200);
+    assert!([&a, &b, &c].iter().all(|node| sessions.iter().all(|session| holds(&node.at, session).0)));
+}
+
+/// A secret that has leaked: what was made with it is renewed by no node.
+#[test]
+fn a_secret_that_has_leaked_is_replaced_on_all_nodes_and_its_sessions_end() {
+    let [a, b, c] = set_up_three();
+    see_each_other(&[&a, &b, &c]);
+    let older = log_in(&a.at);
+    assert_eq!(a.ask("POST", "/_cluster/rotate_secret", &Value::Null).0, 200);
+    let forged = log_in(&b.at);
+    let wrong = a.ask("POST", "/_cluster/rotate_secret?end_sessions=x", &Value::Null);
+    assert_eq!((wrong.0, &wrong.1["error"]), (400, &json!("query_parse_error")));
+    let (status, answer) = c.ask("POST", "/_cluster/rotate_secret?end_sessions=true", &Value::Null);
+    assert_eq!((status, &answer["nodes"]), (200, &json!(names(&[&a, &b, &c]))), "{answer}");
+    let session = log_in(&b.at);
+    for node in [&a, &b, &c] {
+        assert_eq!(setting(node, "secret"), setting(&a, "secret"));
+        assert_eq!(setting(node, "accepted_secrets")["reason"], "unknown_config_value");
+        assert_eq!([&older, &forged].map(|cookie| holds(&node.at, cookie)), [(false, None), (false, None)]);
+        assert!(holds(&node.at, &session).0);
+    }
 }

@@ -174,12 +174,12 @@ impl Transfer<'_> {
     }
 
     /// Gives the database the period for which deleted documents are kept, where the source has one. CouchDB up to 3.5
-    /// takes the name for that of a document, and answers as it likes.
+    /// takes the name for that of a document, and refuses it.
     async fn auto_purge(&self, done: &mut Done) -> Result<()> {
         const SETTING: &str = "_auto_purge";
         let period = |answer: Option<Value>| answer?.as_object()?.get("deleted_document_ttl").cloned();
-        let Some(wanted) = period(self.source.setting_if_told(self.name, SETTING).await?) else { return Ok(()) };
-        let there = self.target.setting_if_told(self.name, SETTING).await?;
+        let Some(wanted) = period(self.source.setting_of_some(self.name, SETTING).await?) else { return Ok(()) };
+        let there = self.target.setting_of_some(self.name, SETTING).await?;
         if there.is_none() {
             done.notes.push(format!("{SETTING} is unknown to the target"));
         } else if period(there).as_ref() != Some(&wanted) {

@@ -181,10 +181,15 @@ impl Server {
         }
     }
 
-    /// A value that only some servers have; `None` whatever else the server answers.
-    pub async fn setting_if_told(&self, database: &str, name: &str) -> Result<Option<Value>> {
-        let (status, answer) = self.ask(Method::GET, &format!("/{}/{name}", encode(database)), None).await?;
-        Ok(status.is_success().then_some(answer))
+    /// A value that only some servers have. Others take its name for that of a document, and answer 400 as well.
+    pub async fn setting_of_some(&self, database: &str, name: &str) -> Result<Option<Value>> {
+        let below = format!("/{}/{name}", encode(database));
+        let (status, answer) = self.ask(Method::GET, &below, None).await?;
+        match status.as_u16() {
+            200..=299 => Ok(Some(answer)),
+            400 | 404 | 405 | 501 => Ok(None),
+            _ => Err(self.failure(&Method::GET, &below, status, &answer)),
+        }
     }
 
     /// Sets such a value.

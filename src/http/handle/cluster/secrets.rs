@@ -3,7 +3,11 @@
 //!
 //! POST has every node accept the new secret, and then has one after the other use it, which goes on accepting the one
 //! before. DELETE ends that. Both need all members: one that is away would come back with what it had. A rotation that
-//! broke off leaves nodes that accept each other's secrets; the next one first gives all of them one secret.
+//! broke off leaves nodes that accept each other's secrets; the next one first gives all of them one secret. One that
+//! broke off before a node used the coming secret takes it back.
+//!
+//! POST with `end_sessions=true` is for a secret that has leaked: each node takes the new one and accepts no other one.
+//! A rotation would renew a forged cookie under the new secret.
 //!
 //! The new secret goes to the other nodes as every message does: hidden on the way where `[cluster] tls` is on.
 
@@ -27,10 +31,14 @@ use crate::wire::iso_time::iso_time;
 /// 412 `nodedown` for a member that is away; 409 where a node cannot change its secret, or accepts too many already;
 /// 500 where a node failed on the way.
 pub async fn rotate(ctx: &Context, request: &Request) -> Result<Reply> {
+    let ends_sessions = request.query.boolean("end_sessions")?.unwrap_or(false);
     let nodes = members(ctx)?;
     let mut told = look(ctx, request, &nodes).await?;
+    if ends_sessions {
+        return replace(ctx, request, &nodes).await;
+    }
     if let Some(common) = left_behind(&told) {
-        on_all(ctx, request, &nodes, &json!({"step": "use", "digest": common})).await?;
+        on_all(ctx, request, &nodes, &Step::Use(&common)).await.map_err(|(_, problem)| problem)?;
         told = look(ctx, request, &nodes).await?;
     }
     if let Some((node, _)) = nodes.iter().zip(&told).find(|(_, told)| !told.has_room()) {
@@ -38,15 +46,73 @@ pub async fn rotate(ctx: &Context, request: &Request) -> Result<Reply> {
         return Err(conflict(format!("{node}: {}. {end}", SecretError::Full)));
     }
     let secret = new_secret(&ctx.env);
-    on_all(ctx, request, &nodes, &json!({"step": "accept", "secret": secret})).await?;
-    if members(ctx)? != nodes {
-        return Err(conflict("The members of the cluster have changed meanwhile: ask again.".to_owned()));
+    let coming = digest(&secret);
+    if let Err((is_unused, problem)) = accept_and_use(ctx, request, &nodes, &secret).await {
+        if is_unused {
+            take_back(ctx, request, nodes.iter().zip(&told), &coming).await;
+        }
+        return Err(problem);
     }
-    on_all(ctx, request, &nodes, &json!({"step": "use", "digest": digest(&secret)})).await?;
     tracing::info!("all nodes make cookies with a new secret");
     let end = ctx.env.wall() + Duration::from_secs(cookie::timeout_s(&ctx.config));
+    Ok(done(&nodes, &iso_time(end)))
+}
+
+fn done(nodes: &[NodeName], former_sessions_end: &str) -> Reply {
     let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
-    Ok(Reply::value(StatusCode::OK, &json!({"ok": true, "nodes": names, "former_sessions_end": iso_time(end)})))
+    Reply::value(StatusCode::OK, &json!({"ok": true, "nodes": names, "former_sessions_end": former_sessions_end}))
+}
+
+/// Has all nodes accept the secret, then all of them use it. An error says whether no node uses it yet.
+async fn accept_and_use(
+    ctx: &Context,
+    request: &Request,
+    nodes: &[NodeName],
+    secret: &str,
+) -> std::result::Result<(), (bool, Problem)> {
+    on_all(ctx, request, nodes, &Step::Accept(secret)).await.map_err(|(_, problem)| (true, problem))?;
+    let now = members(ctx).map_err(|problem| (true, problem))?;
+    if now != nodes {
+        let changed = "The members of the cluster have changed meanwhile: ask again.";
+        return Err((true, conflict(changed.to_owned())));
+    }
+    let used = on_all(ctx, request, nodes, &Step::Use(&digest(secret))).await;
+    used.map_err(|(failed, problem)| (failed == 0, problem))
+}
+
+/// Has the nodes accept a coming secret no more that none of them uses, so that it takes up no place. In the order in
+/// which they would use it, up to the first one that fails: a node that uses it after all, because only its answer was
+/// lost, refuses the step, and then the others go on accepting the secret.
+async fn take_back(
+    ctx: &Context,
+    request: &Request,
+    nodes: impl Iterator<Item = (&NodeName, &SecretsTold)>,
+    coming: &str,
+) {
+    let coming = BTreeSet::from([coming]);
+    for (node, told) in nodes {
+        let step = Step::Drop { present: &told.present, former: &coming };
+        if let Err(problem) = ask(ctx, request, node, &step.to_json()).await {
+            tracing::warn!(%node, reason = %problem.reason, "a secret that is not used stays accepted");
+            return;
+        }
+    }
+}
+
+/// Gives all nodes a new secret in the place of all that they accept. Asked for again after an error, it gives them
+/// another one.
+async fn replace(ctx: &Context, request: &Request, nodes: &[NodeName]) -> Result<Reply> {
+    let secret = new_secret(&ctx.env);
+    on_all(ctx, request, nodes, &Step::Replace(&secret)).await.map_err(|(_, problem)| problem)?;
+    // A rotation at the same time may have given a node another one, which it may have renewed a forged cookie with.
+    let told = look(ctx, request, nodes).await?;
+    let only = SecretsTold { present: digest(&secret), accepted: Vec::new(), obstacle: None };
+    if told.iter().any(|told| *told != only) || members(ctx)? != nodes {
+        let changed = "The secrets or the members of the cluster have changed meanwhile: ask again.";
+        return Err(conflict(changed.to_owned()));
+    }
+    tracing::info!("all nodes have a new secret of cookies, and accept no other one");
+    Ok(done(nodes, &iso_time(ctx.env.wall())))
 }
 
 /// `DELETE /_cluster/rotate_secret`: former secrets are not accepted any more.
@@ -57,11 +123,15 @@ pub async fn drop_former(ctx: &Context, request: &Request) -> Result<Reply> {
     let nodes = members(ctx)?;
     let told = look(ctx, request, &nodes).await?;
     let present: BTreeSet<&String> = told.iter().map(|told| &told.present).collect();
-    let (Some(present), 1) = (present.first(), present.len()) else {
+    let (Some(&present), 1) = (present.first(), present.len()) else {
         let all = "The nodes do not have the same secret: POST /_cluster/rotate_secret gives them one.";
         return Err(conflict(all.to_owned()));
     };
-    on_all(ctx, request, &nodes, &json!({"step": "drop", "digest": present})).await?;
+    // What one of the nodes accepts is dropped on all, in the order in which they accept one that is to come: it is
+    // dropped before the first node uses it, which then fails, or the first one uses it and refuses this.
+    let former: BTreeSet<&str> = told.iter().flat_map(|told| &told.accepted).map(String::as_str).collect();
+    let step = Step::Drop { present, former: &former };
+    on_all(ctx, request, &nodes, &step).await.map_err(|(_, problem)| problem)?;
     tracing::info!("former secrets of cookies are not accepted any more");
     Ok(Reply::ok(StatusCode::OK))
 }
@@ -107,12 +177,45 @@ fn told(answer: &Value) -> Option<SecretsTold> {
     Some(SecretsTold { present: text(&answer["present"])?, accepted, obstacle: text(&answer["obstacle"]) })
 }
 
-/// Has one node after the other take a step.
-async fn on_all(ctx: &Context, request: &Request, nodes: &[NodeName], step: &Value) -> Result<()> {
-    for node in nodes {
-        if let Err(problem) = ask(ctx, request, node, step).await {
-            let reason = format!("{}. No session has ended; ask again.", problem.reason.trim_end_matches('.'));
-            return Err(Problem::new(problem.status, problem.error, reason));
+/// What a node is asked to do; secrets but those that are new go by their digests.
+enum Step<'s> {
+    Accept(&'s str),
+    Use(&'s str),
+    Drop { present: &'s str, former: &'s BTreeSet<&'s str> },
+    Replace(&'s str),
+}
+
+impl Step<'_> {
+    fn to_json(&self) -> Value {
+        match self {
+            Step::Accept(secret) => json!({"step": "accept", "secret": secret}),
+            Step::Use(digest) => json!({"step": "use", "digest": digest}),
+            Step::Drop { present, former } => json!({"step": "drop", "digest": present, "former": former}),
+            Step::Replace(secret) => json!({"step": "replace", "secret": secret}),
+        }
+    }
+
+    /// What that it failed on one of the nodes means for clients.
+    fn when_failed(&self) -> &'static str {
+        match self {
+            Step::Accept(_) | Step::Use(_) => "No session has ended; ask again.",
+            Step::Drop { .. } => "Nodes may accept former secrets still; ask again.",
+            Step::Replace(_) => "Nodes may have and accept the former secret still; ask again.",
+        }
+    }
+}
+
+/// Has one node after the other take a step. An error has the place of the node that failed.
+async fn on_all(
+    ctx: &Context,
+    request: &Request,
+    nodes: &[NodeName],
+    step: &Step<'_>,
+) -> std::result::Result<(), (usize, Problem)> {
+    for (n, node) in nodes.iter().enumerate() {
+        if let Err(problem) = ask(ctx, request, node, &step.to_json()).await {
+            let reason = format!("{}. {}", problem.reason.trim_end_matches('.'), step.when_failed());
+            return Err((n, Problem::new(problem.status, problem.error, reason)));
         }
     }
     Ok(())
@@ -164,16 +267,38 @@ async fn take(ctx: &Context, step: &Object) -> Result<Value> {
         }
         "accept" => secrets.accept(text("secret")?).await,
         "use" => secrets.put_to_use(text("digest")?).await,
-        "drop" => secrets.drop_accepted(text("digest")?).await,
-        _ => return Err(Problem::bad_request("`step` must be look, accept, use or drop")),
+        "drop" => secrets.drop_accepted(text("digest")?, &former(step)?).await,
+        "replace" => secrets.replace(text("secret")?).await,
+        _ => return Err(Problem::bad_request("`step` must be look, accept, use, drop or replace")),
     };
     done?;
     Ok(json!({"ok": true}))
 }
 
+/// The digests of the secrets that are to be dropped.
+fn former(step: &Object) -> Result<Vec<String>> {
+    let digests = step.get("former").and_then(json::Value::as_array);
+    let digests = digests.and_then(|all| all.iter().map(|one| one.as_str().map(str::to_owned)).collect());
+    digests.ok_or_else(|| Problem::bad_request("`former` must be an array of strings"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_steps_that_end_no_session_say_so_when_they_fail() {
+        let former = BTreeSet::from(["f"]);
+        let drop = Step::Drop { present: "p", former: &former };
+        assert!([Step::Accept("s"), Step::Use("d")].iter().all(|step| step.when_failed().starts_with("No session")));
+        assert!([&drop, &Step::Replace("s")].iter().all(|step| !step.when_failed().contains("session")));
+        let read = json::parse(drop.to_json().to_string().as_bytes()).unwrap();
+        assert_eq!(super::former(read.as_object().unwrap()).unwrap(), ["f"]);
+        for other in ["{}", r#"{"former":"f"}"#, r#"{"former":[1]}"#] {
+            let read = json::parse(other.as_bytes()).unwrap();
+            assert!(super::former(read.as_object().unwrap()).is_err(), "{other}");
+        }
+    }
 
     fn node(present: &str, accepted: &[&str]) -> SecretsTold {
         let accepted = accepted.iter().map(|one| (*one).to_owned()).collect();

@@ -13,7 +13,7 @@ use crate::document::json::{Object, Value};
 use crate::document::revision::Revision;
 use crate::http::{Context, Problem, Result};
 use crate::replicate::documents::{checked, without_credentials};
-use crate::replicate::sealed::{keys_of, sealed, seals};
+use crate::replicate::sealed::at_rest;
 
 /// Checks a document that is to be written into a replicator database, puts its owner in, and seals its credentials
 /// where that is on. What comes with its revision stays as it is.
@@ -36,10 +36,7 @@ pub async fn prepare(
     };
     let body = std::mem::take(&mut write.draft.body);
     let body = checked(body, old.as_ref(), user).map_err(Problem::forbidden)?;
-    write.draft.body = match new_edits && seals(&ctx.config) {
-        true => sealed(body, &keys_of(&ctx.config), || ctx.env.random_bytes()),
-        false => body,
-    };
+    write.draft.body = if new_edits { at_rest(body, &ctx.config, || ctx.env.random_bytes()) } else { body };
     Ok(())
 }
 
