@@ -54,6 +54,13 @@ struct Node {
 
 impl Node {
     fn start(name: &str, more: &[&str]) -> Node {
+        let mut node = Node::new(name, more);
+        node.run();
+        node
+    }
+
+    /// A node that does not run yet.
+    fn new(name: &str, more: &[&str]) -> Node {
         let data = TempDir::new().expect("a directory");
         let mut args: Vec<String> = vec!["serve".into(), "--data".into(), data.path().to_str().expect("text").into()];
         args.extend(["--node".to_owned(), format!("{name}@127.0.0.1"), "--port".to_owned(), free_port().to_string()]);
@@ -62,16 +69,7 @@ impl Node {
             args.extend(["--set".to_owned(), setting.to_owned()]);
         }
         args.extend(more.iter().map(|text| (*text).to_owned()));
-        let mut node = Node {
-            name: format!("{name}@127.0.0.1"),
-            data,
-            args,
-            child: None,
-            at: String::new(),
-            log: panics::Log::new(),
-        };
-        node.run();
-        node
+        Node { name: format!("{name}@127.0.0.1"), data, args, child: None, at: String::new(), log: panics::Log::new() }
     }
 
     /// Starts the process and waits for its line.
@@ -205,7 +203,10 @@ fn set_up_three() -> [Node; 3] {
     refused(a.set_up(&named), 409, "Document update conflict.");
     assert_eq!(a.membership().1, names(&[&a, &b]));
     assert_eq!(a.set_up(&add(&c)).0, 201);
+    let accepted = "/_node/_local/_config/chttpd_auth/accepted_secrets";
+    assert_eq!(b.ask("PUT", accepted, &json!("of this node alone")).0, 200);
     assert_eq!(a.set_up(&json!({"action": "finish_cluster"})), (201, json!({"ok": true})));
+    assert_eq!(b.get(accepted).1["reason"], "unknown_config_value");
     assert_eq!(a.state(), "cluster_finished");
     refused(a.set_up(&json!({"action": "finish_cluster"})), 400, "Cluster is already finished");
     [a, b, c]

@@ -10,9 +10,10 @@
 //!
 //! Each proof covers all bytes of both greetings: nonces, names and roles. So no greeting can be replayed, reflected or
 //! changed, and the secret is never sent. Frames after the handshake are sealed with keys that are derived from the
-//! secret and the greetings. Their content is not encrypted here, but by TLS below it, where that is spoken
-//! ([`Channel`]): proofs and keys then cover the TLS connection, too, so that who ends TLS between two nodes and passes
-//! the greetings on has proofs of another connection. Certificates need not be believed then.
+//! secret and the greetings. The handshake does not encrypt their content; TLS below it does, where it is on
+//! ([`Channel`]). Proofs and keys then also cover the channel binding (RFC 9266) of the TLS connection. An attacker
+//! that terminates TLS between two nodes has another connection with each of them, so a proof that it relays fails. The
+//! nodes therefore need not verify each other's certificates.
 
 use bytes::{Bytes, BytesMut};
 use hmac::{Hmac, KeyInit, Mac};
@@ -61,7 +62,7 @@ pub(super) enum HandshakeError {
     Malformed(CodecError),
     /// The other side does not know the secret.
     Stranger,
-    /// The other side is not who was looked for.
+    /// The other side has another name than the node that was called.
     OtherName(String),
     /// The other side speaks other versions only.
     Versions(u8, u8),
@@ -69,7 +70,7 @@ pub(super) enum HandshakeError {
     Refused(String),
     /// The other side does not speak TLS, or shows no certificate that counts here.
     Tls(String),
-    /// The other side does not know the secret, or it is at the end of another TLS connection than this one.
+    /// The other side does not know the secret, or an attacker terminates TLS between the nodes.
     Between,
     /// The other side is a build whose proofs do not cover TLS.
     Unbound(u8),
@@ -104,15 +105,15 @@ impl From<CodecError> for HandshakeError {
     }
 }
 
-const BETWEEN: &str = "the secrets differ, or something between the nodes ends TLS";
+const BETWEEN: &str = "the secrets differ, or something between the nodes terminates TLS";
 const UNBOUND: &str = "TLS without certificate files takes version 8 on both sides";
 
 /// A connection whose other side is not known yet.
 pub(super) struct Channel {
     pub stream: BoxStream,
-    /// What stands for the TLS connection, if it is one.
+    /// The channel binding of the TLS connection, if it is one.
     pub binding: Option<Binding>,
-    /// Whether nothing but the proofs tells who ends the TLS connection: then they must cover it.
+    /// Whether the proofs alone authenticate the other side: then they must cover the channel binding.
     pub must_bind: bool,
 }
 
@@ -250,7 +251,7 @@ impl Hello {
     }
 }
 
-/// What both sides said, and over which TLS connection, in one number.
+/// The hash over both greetings and the channel binding of the TLS connection.
 fn transcript(hello: &[u8], welcome: &[u8], binding: Option<Binding>) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for greeting in [hello, welcome] {
@@ -264,7 +265,7 @@ fn transcript(hello: &[u8], welcome: &[u8], binding: Option<Binding>) -> [u8; 32
     hasher.finalize().into()
 }
 
-/// The HMAC that stands for `label` in this handshake.
+/// The HMAC of `label` in this handshake.
 fn derive(secret: &[u8], label: &str, transcript: &[u8; 32]) -> [u8; 32] {
     mac(secret, &[b"settee/1 ", label.as_bytes(), transcript]).finalize().into_bytes().into()
 }

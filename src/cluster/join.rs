@@ -4,11 +4,14 @@
 //! A token is derived from the cluster's secret, the name of the member that issued it and a time, so that nothing is
 //! stored until it is used. It is valid for one node, at that member, for one hour. The new node and the member prove
 //! to each other that they know the token, as in every handshake; what the member hands over is encrypted with it.
-//! Where nodes speak TLS the proofs cover the TLS connection (`handshake.rs`), so that the token alone tells who is at
-//! its other end.
+//! Where nodes speak TLS the proofs cover the channel binding (`handshake.rs`), so that the token alone authenticates
+//! both sides.
+//!
+//! A new node joins at its start, or while it runs. A running node asks first ([`Cluster::ask_to_join`]), which changes
+//! nothing in it, and then applies the answer ([`Cluster::complete_join`]).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -19,7 +22,7 @@ use super::api::NodeName;
 use super::handshake::{self, HandshakeError, Identity, Session, veil};
 use super::members::{Contact, Record, Records, prefix};
 use super::peer::connect;
-use super::{Cluster, MemberError};
+use super::{Cluster, MemberError, Port, StartError};
 use crate::config::Config;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, WriteView};
@@ -44,6 +47,13 @@ const SHARED: [(&str, Option<&str>); 8] = [
 struct Welcome {
     settings: Vec<(String, String, String)>,
     records: BTreeMap<String, Record>,
+}
+
+/// The answer of the member that admitted this node, before this node applies it.
+pub struct Admission {
+    welcome: Welcome,
+    /// The port that was opened for the request, if none was open: the member was told its address.
+    port: Option<Port>,
 }
 
 /// The secret half of the token whose public half is `key`.
@@ -179,33 +189,101 @@ impl Cluster {
         Ok(make_token(&self.0.env, &secret, self.0.name.as_str()))
     }
 
-    /// Joins the cluster of the member whose cluster port is at `address`: takes over settings and members, durably.
+    /// Joins the cluster of the member whose cluster port is at `address`, at the start of this node: takes over
+    /// settings and members, durably.
     pub(super) async fn join(&self, address: &str, token: &str) -> Result<(), String> {
-        let (key, secret) = read_token(token).ok_or("that is no join token")?;
-        let (env, me) = (&self.0.env, self.identity());
-        let patience = Duration::from_millis(limits::CLUSTER_JOIN_MS);
-        let welcome = env.timeout(patience, fetch(self, address, &me, (&key, &secret))).await;
-        let welcome = welcome.map_err(|_| "it does not answer".to_owned())??;
-        let Welcome { settings, records } = welcome;
-        let members = async { self.0.table.merge(records).await.map_err(|e| e.to_string()) };
-        // At a start members come before the secret, with which the node counts as one that has joined. A node that
-        // runs calls members as soon as it knows them, and needs the secret for that; should it stop in between, the
-        // member that took it in calls it.
-        if self.0.running.load(Ordering::SeqCst) {
-            self.take_over(settings).await?;
-            members.await
-        } else {
-            members.await?;
-            self.take_over(settings).await
-        }
+        let Welcome { settings, records } = self.request_welcome(address, token, self.identity()).await?;
+        // Members come first: with the secret the node counts as one that has joined.
+        self.0.table.merge(records).await.map_err(|e| e.to_string())?;
+        self.take_over(settings).await
     }
 
+    /// Asks the member whose cluster port is at `address` to admit this node, which runs. Changes nothing in this node:
+    /// a port that is opened for the request closes when the answer is dropped.
+    ///
+    /// # Errors
+    /// [`StartError::Join`] when the node belongs to another cluster already, or is not admitted;
+    /// [`StartError::Listen`].
+    pub async fn ask_to_join(&self, address: &str, token: &str) -> Result<Admission, StartError> {
+        self.check_joins()?;
+        read_token(token).ok_or_else(no_token).map_err(StartError::Join)?;
+        let port = if self.address().is_none() { Some(self.listen().await?) } else { None };
+        let at = port.as_ref().map_or_else(|| self.address(), |port| port.at);
+        let me = Identity { name: self.0.name.clone(), address: self.contact_at(at) };
+        let welcome = self.request_welcome(address, token, me).await.map_err(StartError::Join)?;
+        Ok(Admission { welcome, port })
+    }
+
+    /// Makes this node a member of the cluster that admitted it: takes over settings and members, durably.
+    ///
+    /// # Errors
+    /// When something could not be stored. The cluster knows the node as a member then; another token repeats the join.
+    pub async fn complete_join(&self, admission: Admission) -> Result<(), StartError> {
+        let Admission { welcome: Welcome { settings, records }, port } = admission;
+        let _one = self.0.enabling.lock().await;
+        if let Some(port) = port.filter(|_| self.address().is_none()) {
+            *self.0.port.lock().unwrap_or_else(PoisonError::into_inner) = port;
+        }
+        // A node that runs calls members as soon as it knows them, and needs the secret for that. If it stops in
+        // between, the member that admitted it calls it.
+        self.take_over(settings).await.map_err(StartError::Storage)?;
+        self.ensure_secret().await?;
+        self.begin_accepting();
+        self.0.table.merge(records).await.map_err(|e| StartError::Storage(e.to_string()))?;
+        self.publish_contact().await;
+        Ok(())
+    }
+
+    async fn request_welcome(&self, address: &str, token: &str, me: Identity) -> Result<Welcome, String> {
+        let (key, secret) = read_token(token).ok_or_else(no_token)?;
+        let patience = Duration::from_millis(limits::CLUSTER_JOIN_MS);
+        let welcome = self.0.env.timeout(patience, fetch(self, address, &me, (&key, &secret))).await;
+        welcome.map_err(|_| "it does not answer".to_owned())?
+    }
+
+    /// Sets what the cluster's nodes share, and removes administrators and accepted secrets that the cluster lacks. The
+    /// secret comes last, because with it the node counts as one that has joined.
     async fn take_over(&self, settings: Vec<(String, String, String)>) -> Result<(), String> {
-        for (section, key, value) in settings {
-            self.0.config.set((&section, &key), &value, true).await.map_err(|e| e.to_string())?;
+        let is_secret = |section: &str, key: &str| (section, key) == ("cluster", "secret");
+        for (section, key, value) in settings.iter().filter(|(section, key, _)| !is_secret(section, key)) {
+            self.0.config.set((section, key), value, true).await.map_err(|e| e.to_string())?;
+        }
+        self.remove_own(&settings).await?;
+        for (section, key, value) in settings.iter().filter(|(section, key, _)| is_secret(section, key)) {
+            self.0.config.set((section, key), value, true).await.map_err(|e| e.to_string())?;
         }
         Ok(())
     }
+
+    /// Removes this node's own administrators and accepted secrets that `settings` of the cluster lack. Where the
+    /// cluster has no administrator the node keeps its own, because nobody could log in otherwise.
+    async fn remove_own(&self, settings: &[(String, String, String)]) -> Result<(), String> {
+        let config = &self.0.config;
+        let of_cluster = |section: &str, key: &str| settings.iter().any(|(s, k, _)| s == section && k == key);
+        let accepted = ("chttpd_auth", "accepted_secrets");
+        if !of_cluster(accepted.0, accepted.1) {
+            config.delete(accepted, true).await.map_err(|e| e.to_string())?;
+        }
+        if !settings.iter().any(|(section, _, value)| section == "admins" && !value.is_empty()) {
+            tracing::warn!("the cluster has no administrator: this node keeps its own");
+            return Ok(());
+        }
+        for (name, value) in config.section("admins") {
+            if !of_cluster("admins", &name) {
+                config.delete(("admins", &name), true).await.map_err(|e| e.to_string())?;
+                if !value.is_empty() {
+                    tracing::info!(
+                        "{name} is not an administrator any more: the cluster that this node joins lacks it"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_token() -> String {
+    "that is no join token".to_owned()
 }
 
 async fn fetch(cluster: &Cluster, address: &str, me: &Identity, token: (&str, &[u8])) -> Result<Welcome, String> {
@@ -242,5 +320,24 @@ mod tests {
         for bad in ["", "settee-join-", "settee-join-00-11", &token[1..], &token[..token.len() - 1]] {
             assert!(read_token(bad).is_none(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_join_replaces_administrators_and_accepted_secrets_but_leaves_an_administrator() {
+        let env = crate::world::tokio_host::env(tokio::runtime::Handle::current());
+        let cluster = Cluster::alone(&env, "a@h");
+        let config = cluster.0.config.clone();
+        let set = async |section: &str, key: &str| config.set((section, key), "own", true).await.map(|_| ()).unwrap();
+        let setting = |section: &str, key: &str| (section.to_owned(), key.to_owned(), "shared".to_owned());
+        let told = |section: &str, key: &str| config.get(section, key);
+        set("admins", "own").await;
+        set("chttpd_auth", "accepted_secrets").await;
+        cluster.take_over(vec![setting("chttpd_auth", "secret")]).await.unwrap();
+        assert_eq!(told("admins", "own").as_deref(), Some("own"), "the cluster has no administrator");
+        assert_eq!(told("chttpd_auth", "accepted_secrets"), None);
+        let welcome = vec![setting("admins", "theirs"), setting("chttpd_auth", "accepted_secrets")];
+        cluster.take_over(welcome).await.unwrap();
+        assert_eq!(config.section("admins").into_keys().collect::<Vec<_>>(), ["theirs"]);
+        assert_eq!(told("chttpd_auth", "accepted_secrets").as_deref(), Some("shared"));
     }
 }

@@ -196,9 +196,10 @@ impl Cluster {
         self.0.secure.as_ref().map(Secure::https)
     }
 
-    /// Whether nodes speak TLS with certificates that they make themselves, so that no certificate tells who is there.
-    pub fn makes_certificates(&self) -> bool {
-        self.0.secure.as_ref().is_some_and(Secure::is_self_made)
+    /// Whether nodes speak TLS and no authority signs their certificates (`tls_ca_file`), so that a certificate does
+    /// not authenticate a node.
+    pub fn lacks_authority(&self) -> bool {
+        self.0.secure.as_ref().is_some_and(|secure| !secure.has_authority())
     }
 
     /// What happened on the connections since the start.

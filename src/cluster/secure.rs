@@ -1,8 +1,9 @@
 //! TLS between nodes (`[cluster] tls`), below the handshake over the secret, whose proofs cover the TLS connection.
 //!
-//! Without files a node makes itself a certificate at each start, keeps its key in memory, and takes the certificate of
-//! any other node: who is at the other end is told by the proof alone, which nobody can give who ends TLS on the way.
-//! So the switch is enough on all nodes, and nothing has to be handed out, renewed or kept.
+//! Without certificate files a node makes a self-signed certificate at each start, keeps its key in memory, and accepts
+//! any certificate from the other side. The proof of the handshake alone authenticates the other node. An attacker that
+//! terminates TLS cannot give that proof, because it covers the channel binding (RFC 9266) of the TLS connection. So
+//! the switch is enough on all nodes, and the operator has no certificate to distribute, renew or keep.
 //!
 //! With `tls_cert_file` and `tls_key_file` a node shows that certificate. With `tls_ca_file` each side shows a
 //! certificate of that authority, and the certificate of the called node names the host under which it is called. The
@@ -20,9 +21,12 @@ use crate::world::{BoxStream, Env};
 pub(super) struct Secure {
     acceptor: Acceptor,
     connector: Connector,
-    /// The side that calls another node by https, for a set-up: what goes there is not covered by a proof.
+    /// The side that calls another node by https, for a set-up. No proof covers that connection, so it always verifies
+    /// the certificate: by the authority of the nodes, else by those that the system trusts.
     https: Connector,
-    /// Whether certificates tell nothing.
+    /// Whether an authority signs the certificates of nodes (`tls_ca_file`).
+    has_authority: bool,
+    /// Whether this node made its certificate itself.
     self_made: bool,
 }
 
@@ -54,9 +58,12 @@ impl Secure {
             tls12: false,
         };
         let own = ClientFiles { certificate, key };
-        let connector = Connector::new(env, authority.map_or(Trust::Anyone, Trust::File), Some(own));
         let acceptor = Acceptor::new(env, &material)?;
-        Ok(Some(Secure { acceptor, https: connector.clone(), connector, self_made: false }))
+        let has_authority = authority.is_some();
+        let https = authority.clone().map_or(Trust::System, Trust::File);
+        let https = Connector::new(env, https, Some(own.clone()));
+        let connector = Connector::new(env, authority.map_or(Trust::Anyone, Trust::File), Some(own));
+        Ok(Some(Secure { acceptor, connector, https, has_authority, self_made: false }))
     }
 
     fn self_made(env: &Env) -> Result<Secure, TlsError> {
@@ -64,6 +71,7 @@ impl Secure {
             acceptor: Acceptor::new(env, &ServerMaterial::self_made(env)?)?,
             connector: Connector::new(env, Trust::Anyone, None),
             https: Connector::new(env, Trust::System, None),
+            has_authority: false,
             self_made: true,
         })
     }
@@ -80,15 +88,14 @@ impl Secure {
         Ok(Channel { stream, binding: Some(binding), must_bind: self.self_made })
     }
 
-    /// The side that calls by https, for requests of a set-up to another node: where certificates between nodes tell
-    /// nothing, one that the system trusts is wanted there.
+    /// The side that calls by https, for requests of a set-up to another node.
     pub(super) fn https(&self) -> Connector {
         self.https.clone()
     }
 
-    /// Whether certificates tell nothing here.
-    pub(super) fn is_self_made(&self) -> bool {
-        self.self_made
+    /// Whether an authority signs the certificates of nodes.
+    pub(super) fn has_authority(&self) -> bool {
+        self.has_authority
     }
 }
 

@@ -114,12 +114,12 @@ impl Cluster {
     /// # Errors
     /// [`StartError`]
     pub async fn enable(&self) -> Result<(), StartError> {
-        self.ensure_secret().await?;
         let _one = self.0.enabling.lock().await;
+        self.ensure_secret().await?;
         if self.address().is_none() {
             self.open_port().await?;
-            self.begin_accepting();
         }
+        self.begin_accepting();
         self.publish_contact().await;
         Ok(())
     }
@@ -134,21 +134,7 @@ impl Cluster {
         self.enable().await
     }
 
-    /// Joins the cluster of the member whose cluster port is at `address` while this node runs, and becomes ready for
-    /// it.
-    ///
-    /// # Errors
-    /// [`StartError::Join`] when the node belongs to another cluster already, or is not taken in.
-    pub async fn join_now(&self, address: &str, token: &str) -> Result<(), StartError> {
-        self.check_joins()?;
-        // The member is told where this node is reached.
-        self.enable().await?;
-        self.join(address, token).await.map_err(StartError::Join)?;
-        self.publish_contact().await;
-        Ok(())
-    }
-
-    /// Whether [`Cluster::join_now`] would ask at all.
+    /// Whether [`Cluster::ask_to_join`] would ask at all.
     ///
     /// # Errors
     /// As there.
@@ -179,7 +165,7 @@ impl Cluster {
         self.0.config.get("cluster", "secret").filter(|secret| !secret.is_empty())
     }
 
-    async fn ensure_secret(&self) -> Result<(), StartError> {
+    pub(super) async fn ensure_secret(&self) -> Result<(), StartError> {
         if self.secret().is_none() {
             let secret = hex::encode(&self.0.env.random_bytes::<32>());
             self.0.config.set(("cluster", "secret"), &secret, true).await?;
@@ -198,7 +184,12 @@ impl Cluster {
 
     /// `host:port` at which other nodes reach this one; empty while the port is closed.
     pub fn contact(&self) -> String {
-        let Some(at) = self.address() else { return String::new() };
+        self.contact_at(self.address())
+    }
+
+    /// The same for a port that is open at `at`.
+    pub(super) fn contact_at(&self, at: Option<SocketAddr>) -> String {
+        let Some(at) = at else { return String::new() };
         match self.0.config.get("cluster", "address").filter(|address| !address.is_empty()) {
             Some(told) => told,
             None if self.0.name.host().is_empty() => at.to_string(),
@@ -211,15 +202,21 @@ impl Cluster {
     }
 
     async fn open_port(&self) -> Result<(), StartError> {
-        let at = listen_address(&self.0.config)?;
-        let listener = self.0.env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
-        let open = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
-        *self.0.port.lock().unwrap_or_else(PoisonError::into_inner) = Port { at: Some(open), listener: Some(listener) };
+        let port = self.listen().await?;
+        *self.0.port.lock().unwrap_or_else(PoisonError::into_inner) = port;
         Ok(())
     }
 
+    /// Opens the cluster port; it closes when the answer is dropped.
+    pub(super) async fn listen(&self) -> Result<Port, StartError> {
+        let at = listen_address(&self.0.config)?;
+        let listener = self.0.env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
+        let open = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
+        Ok(Port { at: Some(open), listener: Some(listener) })
+    }
+
     /// Accepts from the open port, once the node runs.
-    fn begin_accepting(&self) {
+    pub(super) fn begin_accepting(&self) {
         if !self.0.running.load(Ordering::SeqCst) {
             return;
         }

@@ -392,4 +392,5 @@ async fn nodes_talk_by_tls_and_others_are_refused() {
         env.sleep(Duration::from_millis(10)).await;
     }
     assert!(!other.is_up(a.name()) && !plain.is_up(a.name()));
+    assert!(!a.lacks_authority() && !plain.lacks_authority());
 }

@@ -56,12 +56,12 @@ fn error(what: &str, why: impl fmt::Display) -> TlsError {
     TlsError(format!("{what}: {why}"))
 }
 
-/// A number that the two ends of one TLS connection have, and nobody else: also none who ends TLS between two parties
-/// and shows each of them a certificate of his own. RFC 9266, `tls-exporter`.
+/// The channel binding of a TLS connection (RFC 9266, `tls-exporter`): 32 bytes that only its two endpoints can derive.
+/// An attacker that terminates TLS between two endpoints has two connections, whose channel bindings differ.
 pub type Binding = [u8; 32];
 
 fn binding<Side>(connection: &ConnectionCommon<Side>) -> io::Result<Binding> {
-    // Before 1.3 the number could be the same on two connections.
+    // Before TLS 1.3 two connections can have the same channel binding (RFC 9266, section 4.2).
     if connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
         return Err(io::Error::other("the other side does not speak TLS 1.3"));
     }
@@ -139,7 +139,7 @@ impl Acceptor {
         Ok(Box::new(stream))
     }
 
-    /// The same, with what stands for this connection.
+    /// The same, with the channel binding of the connection.
     ///
     /// # Errors
     /// As there.
@@ -164,7 +164,7 @@ fn provider(env: &Env) -> Arc<CryptoProvider> {
 /// Whose certificates a client takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Anyone's: only eavesdroppers are kept out.
+    /// Any: TLS then protects against passive eavesdroppers only.
     Anyone,
     /// Those of the authorities in this PEM file.
     File(PathBuf),
@@ -206,7 +206,7 @@ impl Connector {
         Ok(Box::new(self.shake_hands(host, stream).await?))
     }
 
-    /// The same by TLS 1.3, with what stands for this connection.
+    /// The same by TLS 1.3, with the channel binding of the connection.
     ///
     /// # Errors
     /// As there.

@@ -1,5 +1,6 @@
 //! Three nodes that speak TLS with each other by `[cluster] tls = true` alone: one that is there, one that joins by the
 //! command line, one that runs and joins by a request. What goes to the first of them is recorded on its way.
+//! Joins that fail.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::{ADMIN, Node, add, see_each_other, until};
+use super::{ADMIN, Node, add, refused, see_each_other, until};
 
 type Recorded = Arc<Mutex<Vec<u8>>>;
 
@@ -53,6 +54,11 @@ fn token(node: &Node) -> String {
     issued["token"].as_str().expect("a token").to_owned()
 }
 
+fn cluster_port(node: &Node) -> String {
+    let at = node.args.iter().position(|arg| arg == "--cluster-port").expect("a port") + 1;
+    node.args[at].clone()
+}
+
 /// Three nodes with these settings beside, the first of which is reached by way of a recorder.
 fn joined(settings: &[&str]) -> ([Node; 3], Recorded) {
     let to = Arc::new(AtomicU16::new(0));
@@ -63,8 +69,7 @@ fn joined(settings: &[&str]) -> ([Node; 3], Recorded) {
     };
     let first = ["--set", ADMIN, "--set", &format!("cluster/address={way}")].map(str::to_owned);
     let a = with(&first, "n1");
-    let port = a.args.iter().position(|arg| arg == "--cluster-port").expect("a port") + 1;
-    to.store(a.args[port].parse().expect("a number"), Ordering::SeqCst);
+    to.store(cluster_port(&a).parse().expect("a number"), Ordering::SeqCst);
     let b = with(&["--join".to_owned(), way.clone(), "--token".to_owned(), token(&a)], "n2");
     let c = with(&["--set".to_owned(), ADMIN.to_owned()], "n3");
     let ask = |token: &str| c.set_up(&json!({"action": "join_cluster", "address": way, "token": token}));
@@ -72,8 +77,13 @@ fn joined(settings: &[&str]) -> ([Node; 3], Recorded) {
     assert_eq!((status, &refused["reason"]), (400, &json!("cannot join: that is no join token")));
     assert_eq!(c.state(), "cluster_disabled", "it stays what it was");
     assert_eq!(c.get("/_users").0, 200);
+    for (setting, value) in [("admins/own", "a password"), ("chttpd_auth/accepted_secrets", "of this node alone")] {
+        assert_eq!(c.ask("PUT", &format!("/_node/_local/_config/{setting}"), &json!(value)).0, 200);
+    }
     let (status, answer) = ask(&token(&a));
     assert_eq!(status, 201, "{answer}");
+    assert_eq!(c.get("/_node/_local/_config/admins"), a.get("/_node/_local/_config/admins"));
+    assert_eq!(c.get("/_node/_local/_config/chttpd_auth/accepted_secrets").1["reason"], "unknown_config_value");
     see_each_other(&[&a, &b, &c]);
     let (status, again) = ask(&token(&a));
     assert_eq!((status, &again["reason"]), (400, &json!("cannot join: this node belongs to another cluster already")));
@@ -111,4 +121,54 @@ fn without_it_others_read_what_nodes_tell_each_other() {
     let (nodes, recorded) = joined(&[]);
     let marker = written_and_read(&nodes);
     assert!(has(&recorded, &marker) && has(&recorded, "hidden"));
+}
+
+/// A node that has no cluster port when it starts, and is told afterwards which one it is to have.
+fn without_port(name: &str) -> (Node, String) {
+    let mut node = Node::new(name, &["--set", ADMIN]);
+    let port = cluster_port(&node);
+    node.args.retain(|arg| *arg != port && arg != "--cluster-port");
+    node.run();
+    assert_eq!(node.ask("PUT", "/_node/_local/_config/cluster/port", &json!(port)).0, 200);
+    (node, port)
+}
+
+#[test]
+fn a_join_that_fails_leaves_the_node_as_it_was() {
+    let a = Node::start("n1", &["--set", ADMIN]);
+    let way = format!("127.0.0.1:{}", cluster_port(&a));
+    let (mut b, port) = without_port("n2");
+    let security = json!({"members": {"names": ["of the operator"]}});
+    assert_eq!(b.ask("PUT", "/_users/_security", &security).0, 200);
+    let before = b.get("/_users/_security");
+    let ask =
+        |node: &Node, token: &str| node.set_up(&json!({"action": "join_cluster", "address": way, "token": token}));
+    refused(ask(&b, "settee-join-no-token"), 400, "cannot join: that is no join token");
+    let mut forged = token(&a);
+    let last = if forged.pop() == Some('0') { '1' } else { '0' };
+    forged.push(last);
+    let (status, answer) = ask(&b, &forged);
+    let reason = answer["reason"].as_str().unwrap_or_default();
+    assert!(status == 400 && reason.starts_with("cannot join: "), "{answer}");
+    let needed = "`address` and `token` must be strings that are not empty.";
+    refused(b.set_up(&json!({"action": "join_cluster", "address": way})), 400, needed);
+    refused(b.set_up(&json!({"action": "join_cluster", "token": token(&a)})), 400, needed);
+    assert_eq!((b.state(), b.get("/_users/_security")), (json!("cluster_disabled"), before));
+    TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is closed");
+    assert_eq!(b.ask("DELETE", "/_node/_local/_config/cluster/port", &Value::Null).0, 200);
+    let file = std::fs::read_to_string(b.data.path().join("local.ini")).expect("a file");
+    let of_cluster = file.split("[cluster]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or_default();
+    assert!(!of_cluster.contains("secret"), "{file}");
+
+    // The same node joins at a later start.
+    b.kill();
+    b.args.extend(["--join".to_owned(), way.clone(), "--token".to_owned(), token(&a)]);
+    b.args.extend(["--cluster-port".to_owned(), port]);
+    b.run();
+    see_each_other(&[&a, &b]);
+    // One without a port opens it for the join.
+    let (c, _) = without_port("n3");
+    let (status, answer) = ask(&c, &token(&a));
+    assert_eq!(status, 201, "{answer}");
+    see_each_other(&[&a, &b, &c]);
 }

@@ -1,4 +1,5 @@
-//! TLS by the switch alone: nodes, a node that joins, who stands between them, and nodes of which one speaks none.
+//! TLS by the switch alone: nodes, a node that joins, an attacker that terminates TLS between them, and nodes of which
+//! one speaks no TLS.
 
 use super::*;
 use crate::wire::tls::{Acceptor, ServerMaterial, Trust};
@@ -47,9 +48,17 @@ async fn a_node_with_files_of_no_authority_and_one_without_files_know_each_other
     let b = start_with("b@127.0.0.1", &[SECRET.to_owned(), TLS.to_owned()], Some(&a)).await;
     until(&b, "b reaches a", |b| b.is_up(a.name())).await;
     until(&a, "a reaches b", |a| a.is_up(b.name())).await;
+    // No proof covers the https request of a set-up: it verifies the certificate.
+    assert!(a.lacks_authority() && b.lacks_authority());
+    let at = man_in_the_middle(env(), a.address().unwrap().to_string()).await;
+    for node in [&a, &b] {
+        let stream = Box::new(tokio::net::TcpStream::connect(at).await.unwrap());
+        assert!(node.connector().unwrap().connect("127.0.0.1", stream).await.is_err(), "{}", node.name());
+    }
 }
 
-/// Shows a certificate of its own to who connects, speaks TLS with the node at `to`, and passes everything on.
+/// An attacker that terminates TLS: it presents a certificate of its own, speaks TLS with the node at `to`, and relays
+/// everything.
 async fn man_in_the_middle(env: Env, to: String) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -70,7 +79,7 @@ async fn man_in_the_middle(env: Env, to: String) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn who_ends_tls_between_two_nodes_gets_no_session_and_no_secret() {
+async fn an_attacker_that_terminates_tls_gets_no_session_and_no_secret() {
     let a = start("a@127.0.0.1", &[SECRET, TLS]).await;
     let between = man_in_the_middle(env(), a.address().unwrap().to_string()).await.to_string();
     let seed = format!("cluster/seeds=a@127.0.0.1={between}");
@@ -80,7 +89,7 @@ async fn who_ends_tls_between_two_nodes_gets_no_session_and_no_secret() {
     assert!(b.members().iter().any(|member| member.name == *a.name() && !member.joined));
     let (first, second) = (a.join_token().unwrap(), a.join_token().unwrap());
     let why = refused_at(&between, &first, &[TLS]).await;
-    assert!(why.contains("something between the nodes ends TLS"), "{why}");
+    assert!(why.contains("something between the nodes terminates TLS"), "{why}");
     assert_eq!(a.members().len(), 1);
     // The token was not used up; by a way that leaves TLS whole the same node joins.
     let ((_aim, to), (_tell, hang)) = (watch::channel(a.address().unwrap().to_string()), watch::channel(false));

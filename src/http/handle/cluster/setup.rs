@@ -4,9 +4,10 @@
 //! and learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
 //! secrets of cookies, then creates the system databases. A node alone creates these at its first start: enabling a
 //! cluster drops them while they are empty, so that they are created on all nodes later. A node that is added to a
-//! finished cluster receives at once what all nodes share. `join_cluster` is ours: the node itself joins, by a token
-//! and over the cluster port, so that nothing secret goes over HTTP. A set-up under way is remembered as
-//! `settee/cluster_setup`. The address and port of HTTP take effect with the next start.
+//! finished cluster receives at once what all nodes share. `join_cluster` is an action of settee's own: the node itself
+//! joins by a token and receives the cluster's secret over the cluster port. The request to the node that joins holds
+//! the token. A set-up under way is remembered as `settee/cluster_setup`. The address and port of HTTP take effect with
+//! the next start.
 
 use std::time::Duration;
 
@@ -223,9 +224,13 @@ async fn share_settings(ctx: &Context, to: &NodeName, user: &UserCtx) -> Result<
         forward::put_setting(ctx, to, (admins::SECTION, &name), &hash, user).await?;
     }
     // What is accepted first: a cookie that is made a moment later holds there.
-    for at in [("couchdb", "uuid"), ("chttpd_auth", "accepted_secrets"), ("chttpd_auth", "secret")] {
+    let accepted = ("chttpd_auth", "accepted_secrets");
+    for at in [("couchdb", "uuid"), accepted, ("chttpd_auth", "secret")] {
         if let Some(value) = ctx.config.get(at.0, at.1) {
             forward::put_setting(ctx, to, at, &value, user).await?;
+        } else if at == accepted {
+            // Cookies that the other node made alone end here, because no other node accepts them.
+            forward::delete_setting(ctx, to, at, user).await?;
         }
     }
     Ok(())
@@ -259,13 +264,16 @@ async fn add_node(ctx: &Context, body: &Object, user: &UserCtx) -> Result<()> {
     forward::delete_setting(ctx, &name, PROGRESS, user).await.map_err(unable)
 }
 
+fn address_and_token(body: &Object) -> Result<(&str, &str)> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let wrong = || Problem::bad_request("`address` and `token` must be strings that are not empty.");
+    text("address").zip(text("token")).ok_or_else(wrong)
+}
+
 /// Has this node join the cluster of the member whose cluster port is at `address`, by one of its join tokens: the same
 /// as a start with `--join` and `--token`, of a node that runs already.
 async fn join_cluster(ctx: &Context, body: &Object) -> Result<()> {
-    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
-    let (Some(address), Some(token)) = (text("address"), text("token")) else {
-        return Err(Problem::bad_request("`address` and `token` must be strings that are not empty."));
-    };
+    let (address, token) = address_and_token(body)?;
     ctx.cluster.check_joins()?;
     if ctx.config.bool("couchdb", "single_node", false) || ctx.config.text("cluster", "n", "") == "1" {
         // New databases would go on to have one copy.
@@ -273,17 +281,12 @@ async fn join_cluster(ctx: &Context, body: &Object) -> Result<()> {
             "This node is set up as a single one: delete couchdb/single_node, cluster/n.",
         ));
     }
-    let was_under_way = is_under_way(&ctx.config);
+    // Until the member admits this node nothing changes here.
+    let admission = ctx.cluster.ask_to_join(address, token).await?;
     begin(ctx).await?;
-    let joined = ctx.cluster.join_now(address, token).await;
-    if joined.is_ok() || !was_under_way {
-        ctx.config.delete(PROGRESS, true).await?;
-    }
-    if joined.is_err() && !was_under_way {
-        // It stays the node that it was.
-        make_databases(ctx, &missing(ctx, &SYSTEM_DATABASES.map(str::to_owned))).await?;
-    }
-    Ok(joined?)
+    ctx.cluster.complete_join(admission).await?;
+    ctx.config.delete(PROGRESS, true).await?;
+    Ok(())
 }
 
 /// What `add_node` of another node asks here: takes over the cluster's secret and tells name and cluster port.
@@ -430,6 +433,16 @@ mod tests {
         for wrong in [r#"{"username":"a"}"#, r#"{"bind_address":"here"}"#, r#"{"port":70000}"#, r#"{"password":5}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_join_takes_an_address_and_a_token() {
+        let read = |text: &str| address_and_token(&object(text)).map(|(a, t)| format!("{a} {t}")).map_err(|e| e.status);
+        assert_eq!(read(r#"{"address":" h:1 ","token":"t"}"#), Ok("h:1 t".to_owned()));
+        for wrong in ["{}", r#"{"address":"h:1"}"#, r#"{"token":"t"}"#, r#"{"address":" ","token":"t"}"#] {
+            assert_eq!(read(wrong), Err(StatusCode::BAD_REQUEST), "{wrong}");
+        }
+        assert_eq!(read(r#"{"address":5,"token":"t"}"#), Err(StatusCode::BAD_REQUEST));
     }
 
     #[test]

@@ -78,12 +78,12 @@ async fn act(
     })
 }
 
-/// What is told of a node that cannot be called. Where nodes make their certificates for each other themselves, https
-/// takes one that this system trusts: the secret and a password go there.
+/// The refusal for a node that cannot be called. Where no authority signs the certificates of nodes, https demands a
+/// certificate that this system trusts, because the request holds the cluster's secret and a password.
 fn unreachable(ctx: &Context, what: &str) -> Problem {
-    if ctx.cluster.makes_certificates() {
+    if ctx.cluster.lacks_authority() {
         return Problem::bad_request(format!(
-            "{what} failed. With [cluster] tls and no certificate files the other node is called by https only, with a \
+            "{what} failed. With [cluster] tls and no tls_ca_file the other node is called by https only, with a \
              certificate that this system trusts. Without one, have it join: its action join_cluster with the address \
              and a token of POST /_cluster/join_token."
         ));
