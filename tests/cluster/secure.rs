@@ -139,8 +139,8 @@ fn a_join_that_fails_leaves_the_node_as_it_was() {
     let way = format!("127.0.0.1:{}", cluster_port(&a));
     let (mut b, port) = without_port("n2");
     let security = json!({"members": {"names": ["of the operator"]}});
-    assert_eq!(b.ask("PUT", "/_users/_security", &security).0, 200);
-    let before = b.get("/_users/_security");
+    assert_eq!(b.ask("PUT", "/_replicator/_security", &security).0, 200);
+    let before = b.get("/_replicator/_security");
     let ask =
         |node: &Node, token: &str| node.set_up(&json!({"action": "join_cluster", "address": way, "token": token}));
     refused(ask(&b, "settee-join-no-token"), 400, "cannot join: that is no join token");
@@ -153,7 +153,7 @@ fn a_join_that_fails_leaves_the_node_as_it_was() {
     let needed = "`address` and `token` must be strings that are not empty.";
     refused(b.set_up(&json!({"action": "join_cluster", "address": way})), 400, needed);
     refused(b.set_up(&json!({"action": "join_cluster", "token": token(&a)})), 400, needed);
-    assert_eq!((b.state(), b.get("/_users/_security")), (json!("cluster_disabled"), before));
+    assert_eq!((b.state(), b.get("/_replicator/_security")), (json!("cluster_disabled"), before));
     TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is closed");
     assert_eq!(b.ask("DELETE", "/_node/_local/_config/cluster/port", &Value::Null).0, 200);
     let file = std::fs::read_to_string(b.data.path().join("local.ini")).expect("a file");

@@ -1,5 +1,5 @@
 //! A certificate that a server makes for itself, with a fresh key: for connections on which something else than the
-//! certificate tells who the other side is.
+//! certificate authenticates the other side.
 //!
 //! The certificate is X.509 v3 over an Ed25519 key, valid for ever, without extensions: nobody is to believe it. Its
 //! form is always the same, so that it is written here and no library for certificates is needed. Such keys and
