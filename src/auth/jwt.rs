@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::jwks::Jwks;
 use super::token_key::{Algorithm, Family};
 use super::{AuthError, UserCtx};
-use crate::config::Config;
+use crate::config::{Config, words};
 use crate::document::json::{self, Object, Value};
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
@@ -259,9 +259,7 @@ fn roles(config: &Config, claims: &Object) -> Result<Vec<String>, AuthError> {
     };
     match found {
         None => Ok(Vec::new()),
-        Some(Value::String(text)) => {
-            Ok(text.split(',').map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned).collect())
-        }
+        Some(Value::String(text)) => Ok(words(text).map(str::to_owned).collect()),
         Some(Value::Array(list)) => {
             let texts = list.iter().map(|role| role.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
             texts.ok_or_else(|| bad("Malformed token"))

@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 use super::secrets::Secrets;
 use super::{UserCtx, keyed_hash, options, password};
-use crate::config::Config;
+use crate::config::{Config, words};
 
 /// What a header is called by the specification and by CouchDB, while its option is unset.
 type Names = (&'static str, [&'static str; 2]);
@@ -32,7 +32,7 @@ pub(super) fn user(config: &Config, headers: &HeaderMap) -> Option<UserCtx> {
         }
     }
     let roles = header(config, headers, ROLES).unwrap_or_default();
-    let roles = roles.split(',').map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned).collect();
+    let roles = words(&roles).map(str::to_owned).collect();
     Some(UserCtx { name: Some(name), roles, handler: None })
 }
 

@@ -13,7 +13,7 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 
 use super::options;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, words};
 use crate::limits;
 use crate::wire::hex;
 use crate::world::Env;
@@ -32,9 +32,9 @@ impl Secrets {
     /// Those of the configuration; `None` without a present one.
     pub fn of(config: &Config) -> Option<Secrets> {
         let sections = config.sections();
-        let present = options::get_in(&sections, "secret")?;
-        let list = options::get_in(&sections, "accepted_secrets").unwrap_or_default();
-        let others = list.split(',').map(str::trim).filter(|one| !one.is_empty() && *one != present);
+        let present = options::get_in(&sections, PRESENT)?;
+        let list = options::get_in(&sections, ACCEPTED).unwrap_or_default();
+        let others = words(&list).filter(|one| *one != present);
         let others = others.take(limits::ACCEPTED_SECRETS_MAX).map(str::to_owned).collect();
         Some(Secrets { present, others })
     }
@@ -55,7 +55,7 @@ impl Secrets {
 /// # Errors
 /// When it could not be written.
 pub async fn ensure_secret(env: &Env, config: &Config) -> Result<String, ConfigError> {
-    if let Some(secret) = options::get(config, "secret") {
+    if let Some(secret) = options::get(config, PRESENT) {
         return Ok(secret);
     }
     let secret = new_secret(env);

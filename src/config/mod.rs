@@ -127,6 +127,11 @@ impl fmt::Debug for Config {
     }
 }
 
+/// The words of a list that commas divide, trimmed, without empty ones.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
 impl Config {
     /// A configuration without files: changes live in memory only. For tests and simulated nodes.
     pub fn in_memory(env: &Env, overrides: Vec<Setting>) -> Config {
@@ -295,8 +300,7 @@ impl Config {
 
     /// A setting that is a list of words divided by commas, trimmed, without empty ones; `default` when it is unset.
     pub fn list(&self, section: &str, key: &str, default: &str) -> Vec<String> {
-        let text = self.text(section, key, default);
-        text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+        words(&self.text(section, key, default)).map(str::to_owned).collect()
     }
 
     /// Changes at every change of any setting; the value is a counter without meaning.

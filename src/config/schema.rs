@@ -272,7 +272,7 @@ impl Kind {
                 pair.split_once('=')
                     .is_some_and(|(module, level)| is_module(module.trim()) && LEVELS.contains(&level.trim()))
             }),
-            Secrets => value.split(',').filter(|one| !one.trim().is_empty()).count() <= limits::ACCEPTED_SECRETS_MAX,
+            Secrets => super::words(value).count() <= limits::ACCEPTED_SECRETS_MAX,
             Text => true,
         }
     }

@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::request::host;
 use super::response::Reply;
-use crate::config::Config;
+use crate::config::{Config, words};
 
 const METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
 const HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, destination, \
@@ -49,8 +49,7 @@ impl Settings<'_> {
     }
 
     fn list(&self, key: &str, default: &str) -> Vec<String> {
-        let text = self.text(key, default);
-        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+        words(&self.text(key, default)).map(str::to_owned).collect()
     }
 
     /// A list of names of headers, in lower case.
@@ -81,7 +80,7 @@ pub fn preflight(config: &Config, method: &Method, request: &HeaderMap) -> Optio
     let asked = request.get(ACCESS_CONTROL_REQUEST_HEADERS).map_or(Some(""), |value| value.to_str().ok())?;
     let allowed = settings.names("headers", HEADERS);
     let known = |name: &str| allowed.contains(&name.to_ascii_lowercase());
-    if !asked.split(',').map(str::trim).filter(|name| !name.is_empty()).all(known) {
+    if !words(asked).all(known) {
         return None;
     }
     let mut reply = Reply::empty(StatusCode::NO_CONTENT)
