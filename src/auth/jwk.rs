@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::token_key::Family;
 use crate::document::json::{self, Object, Value};
 use crate::limits;
+use crate::wire::der::{BITS, INTEGER, OBJECT, SEQUENCE, der, pem};
 
 /// The object identifiers of elliptic curves that keys may be on, by their names: DER content.
 const CURVES: [(&str, &[u8], usize); 3] = [
@@ -40,17 +41,16 @@ fn read_key(key: &Object) -> Option<(Family, String)> {
     let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?.trim_end_matches('=')).ok();
     match text("kty")? {
         "RSA" => {
-            let numbers = [integer(&bytes("n")?), integer(&bytes("e")?)].concat();
-            Some((Family::Rsa, pem("RSA PUBLIC KEY", &der(0x30, &numbers))))
+            let (n, e) = (integer(&bytes("n")?), integer(&bytes("e")?));
+            Some((Family::Rsa, pem("RSA PUBLIC KEY", &der(SEQUENCE, &[&n, &e]))))
         }
         "EC" => {
             let (_, curve, size) = CURVES.iter().find(|(name, ..)| Some(*name) == text("crv"))?;
             let point = [&[4][..], &padded(&bytes("x")?, *size)?, &padded(&bytes("y")?, *size)?].concat();
-            let algorithm = [der(0x06, EC_PUBLIC_KEY), der(0x06, curve)].concat();
-            Some((Family::Ec, public_key(&algorithm, &point)))
+            Some((Family::Ec, public_key(&[&der(OBJECT, &[EC_PUBLIC_KEY]), &der(OBJECT, &[curve])], &point)))
         }
         "OKP" if text("crv") == Some("Ed25519") => {
-            Some((Family::Ed, public_key(&der(0x06, ED25519), &padded(&bytes("x")?, 32)?)))
+            Some((Family::Ed, public_key(&[&der(OBJECT, &[ED25519])], &padded(&bytes("x")?, 32)?)))
         }
         _ => None,
     }
@@ -63,34 +63,15 @@ fn padded(number: &[u8], size: usize) -> Option<Vec<u8>> {
 }
 
 /// An X.509 `PUBLIC KEY`.
-fn public_key(algorithm: &[u8], key: &[u8]) -> String {
-    let bits = [&[0][..], key].concat();
-    pem("PUBLIC KEY", &der(0x30, &[der(0x30, algorithm), der(0x03, &bits)].concat()))
+fn public_key(algorithm: &[&[u8]], key: &[u8]) -> String {
+    pem("PUBLIC KEY", &der(SEQUENCE, &[&der(SEQUENCE, algorithm), &der(BITS, &[&[0], key])]))
 }
 
 /// A number without sign: a leading zero keeps it positive.
 fn integer(number: &[u8]) -> Vec<u8> {
     let start = number.iter().position(|b| *b != 0).unwrap_or(number.len());
     let zero: &[u8] = if number.get(start).is_none_or(|b| *b >= 0x80) { &[0] } else { &[] };
-    der(0x02, &[zero, &number[start..]].concat())
-}
-
-/// A DER field; keys are far shorter than the 65,535 bytes that it can tell.
-fn der(tag: u8, content: &[u8]) -> Vec<u8> {
-    let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
-    let head = match (high, low) {
-        (0, 0..=0x7f) => vec![tag, low],
-        (0, _) => vec![tag, 0x81, low],
-        _ => vec![tag, 0x82, high, low],
-    };
-    [&head[..], content].concat()
-}
-
-/// The armour, with a line for every 64 characters as some readers demand.
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+    der(INTEGER, &[zero, &number[start..]])
 }
 
 #[cfg(test)]

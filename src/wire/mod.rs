@@ -3,6 +3,7 @@
 pub mod address;
 pub mod client;
 pub use settee_document::codec;
+pub mod der;
 pub mod dial;
 pub mod hex;
 pub mod iso_time;

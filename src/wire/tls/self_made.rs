@@ -5,11 +5,10 @@
 //! form is always the same, so that it is written here and no library for certificates is needed. Such keys and
 //! signatures are functions of the seed and of what is signed, so that simulated runs repeat.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
 use super::{ServerMaterial, TlsError, error};
+use crate::wire::der::{BITS, BYTES, GENERAL_TIME, INTEGER, SEQUENCE, SET, UTC_TIME, UTF8, der, pem};
 use crate::world::Env;
 
 /// The algorithm Ed25519, of keys and of signatures.
@@ -18,14 +17,6 @@ const ED25519: &[u8] = &[0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70];
 const COMMON_NAME: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x03];
 const NAME: &[u8] = b"settee node";
 
-const INTEGER: u8 = 0x02;
-const BITS: u8 = 0x03;
-const BYTES: u8 = 0x04;
-const UTF8: u8 = 0x0c;
-const UTC_TIME: u8 = 0x17;
-const GENERAL_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
 /// The version of a certificate.
 const EXPLICIT_0: u8 = 0xa0;
 
@@ -38,27 +29,13 @@ impl ServerMaterial {
         let seed = env.random_bytes::<32>();
         let certificate = certificate(&seed, env.random_bytes::<16>())?;
         Ok(ServerMaterial {
-            certificates: pem("CERTIFICATE", &certificate),
-            key: pem("PRIVATE KEY", &private_key(&seed)),
+            certificates: pem("CERTIFICATE", &certificate).into_bytes(),
+            key: pem("PRIVATE KEY", &private_key(&seed)).into_bytes(),
             client_roots: None,
             demand_client: false,
             tls12: false,
         })
     }
-}
-
-/// One value of DER: its tag, its length, its content.
-fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let content = parts.concat();
-    let length = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
-    let mut out = vec![tag];
-    match length {
-        [0, short] if short < 0x80 => out.push(short),
-        [0, middle] => out.extend([0x81, middle]),
-        [high, low] => out.extend([0x82, high, low]),
-    }
-    out.extend(content);
-    out
 }
 
 /// PKCS #8 of the key that a seed stands for.
@@ -81,13 +58,6 @@ fn certificate(seed: &[u8; 32], mut serial: [u8; 16]) -> Result<Vec<u8>, TlsErro
     Ok(der(SEQUENCE, &[&told, ED25519, &der(BITS, &[&[0], signature.as_ref()])]))
 }
 
-fn pem(label: &str, der: &[u8]) -> Vec<u8> {
-    let text = STANDARD.encode(der);
-    // Pieces of base64 are ASCII.
-    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n")).into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use rustls::pki_types::CertificateDer;
@@ -105,7 +75,7 @@ mod tests {
         let made = certificate(&[7; 32], [0; 16]).unwrap();
         assert_eq!(made, certificate(&[7; 32], [0; 16]).unwrap());
         assert_ne!(made, certificate(&[8; 32], [0; 16]).unwrap());
-        let read = CertificateDer::from_pem_slice(&pem("CERTIFICATE", &made)).unwrap();
+        let read = CertificateDer::from_pem_slice(pem("CERTIFICATE", &made).as_bytes()).unwrap();
         assert_eq!(read.as_ref(), made);
         let public = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, public.public_key());
