@@ -90,6 +90,11 @@ impl Info {
     }
 }
 
+/// The statuses of a server that does not have what is asked for.
+const LACKING: [u16; 3] = [404, 405, 501];
+/// The same where a server may take the name for that of a document, and refuse it.
+const LACKING_OR_REFUSED: [u16; 4] = [400, 404, 405, 501];
+
 impl Server {
     /// The server at an address. Nothing is sent yet.
     pub fn new(env: &Env, address: &Address, patience: Patience, trust: Trust) -> Server {
@@ -172,24 +177,22 @@ impl Server {
 
     /// A value kept for a database, such as `_security`; `None` where the server has no such value.
     pub async fn setting(&self, database: &str, name: &str) -> Result<Option<Value>> {
-        let below = format!("/{}/{name}", encode(database));
-        let (status, answer) = self.ask(Method::GET, &below, None).await?;
-        match status.as_u16() {
-            200..=299 => Ok(Some(answer)),
-            404 | 405 | 501 => Ok(None),
-            _ => Err(self.failure(&Method::GET, &below, status, &answer)),
+        self.get_unless(&format!("/{}/{name}", encode(database)), &LACKING).await
+    }
+
+    /// What a GET answers; `None` where that is one of these statuses.
+    async fn get_unless(&self, below: &str, lacking: &[u16]) -> Result<Option<Value>> {
+        let (status, answer) = self.ask(Method::GET, below, None).await?;
+        match status.is_success() {
+            true => Ok(Some(answer)),
+            false if lacking.contains(&status.as_u16()) => Ok(None),
+            false => Err(self.failure(&Method::GET, below, status, &answer)),
         }
     }
 
     /// A value that only some servers have. Others take its name for that of a document, and answer 400 as well.
     pub async fn setting_of_some(&self, database: &str, name: &str) -> Result<Option<Value>> {
-        let below = format!("/{}/{name}", encode(database));
-        let (status, answer) = self.ask(Method::GET, &below, None).await?;
-        match status.as_u16() {
-            200..=299 => Ok(Some(answer)),
-            400 | 404 | 405 | 501 => Ok(None),
-            _ => Err(self.failure(&Method::GET, &below, status, &answer)),
-        }
+        self.get_unless(&format!("/{}/{name}", encode(database)), &LACKING_OR_REFUSED).await
     }
 
     /// Sets such a value.
@@ -202,13 +205,7 @@ impl Server {
         let start = encode(&String::from_utf8_lossy(&Value::from(after).to_vec()));
         let query = if after.is_empty() { String::new() } else { format!("&startkey={start}") };
         let below = format!("/{}/_local_docs?include_docs=true&limit={}{query}", encode(database), limit + 1);
-        let (status, answer) = self.ask(Method::GET, &below, None).await?;
-        if matches!(status.as_u16(), 400 | 404 | 405 | 501) {
-            return Ok(None);
-        }
-        if !status.is_success() {
-            return Err(self.failure(&Method::GET, &below, status, &answer));
-        }
+        let Some(answer) = self.get_unless(&below, &LACKING_OR_REFUSED).await? else { return Ok(None) };
         let rows = answer.as_object().and_then(|answer| answer.get("rows")?.as_array()).unwrap_or_default();
         let doc = |row: &Value| row.as_object()?.get("doc")?.as_object().cloned();
         let is_after = |doc: &Object| doc.get("_id").and_then(Value::as_str) != Some(after);
