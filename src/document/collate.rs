@@ -13,7 +13,6 @@ mod root;
 mod tests;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use icu_collator::CollatorBorrowed;
 
@@ -69,7 +68,7 @@ impl Collation {
 /// Compares JSON values. Cheap to clone; a node makes one and hands it on.
 #[derive(Clone)]
 pub struct Collator {
-    root: Arc<CollatorBorrowed<'static>>,
+    root: &'static CollatorBorrowed<'static>,
     collation: Collation,
 }
 
@@ -88,12 +87,12 @@ impl Default for Collator {
 impl Collator {
     /// The default order.
     pub fn new() -> Collator {
-        Collator { root: Arc::new(root::root()), collation: Collation::Unicode }
+        Collator { root: root::root(), collation: Collation::Unicode }
     }
 
     /// The same collator with another order.
     pub fn with(&self, collation: Collation) -> Collator {
-        Collator { root: self.root.clone(), collation }
+        Collator { root: self.root, collation }
     }
 
     /// Which order it has.

@@ -42,11 +42,12 @@ macro_rules! of_languages_alone {
 of_languages_alone!(CollationTailoringV1, CollationReorderingV1);
 
 /// The collator of the root collation.
-pub(super) fn root() -> CollatorBorrowed<'static> {
-    static ROOT: LazyLock<icu_collator::Collator> = LazyLock::new(|| {
+pub(super) fn root() -> &'static CollatorBorrowed<'static> {
+    static DATA: LazyLock<icu_collator::Collator> = LazyLock::new(|| {
         let (preferences, options) = (CollatorPreferences::default(), CollatorOptions::default());
         // Invariant: its data is compiled in.
         icu_collator::Collator::try_new_unstable(&Root, preferences, options).expect("root collation")
     });
-    ROOT.as_borrowed()
+    static ROOT: LazyLock<CollatorBorrowed<'static>> = LazyLock::new(|| DATA.as_borrowed());
+    &ROOT
 }
