@@ -37,8 +37,9 @@ const SHARED: [(&str, Option<&str>); 8] = [
     ("cluster", Some("n")),
     ("cluster", Some("q")),
     ("cluster", Some("placement")),
-    ("chttpd_auth", Some("secret")),
+    // What is accepted first: a cookie of a former secret holds at each moment.
     ("chttpd_auth", Some("accepted_secrets")),
+    ("chttpd_auth", Some("secret")),
     ("couchdb", Some("uuid")),
 ];
 
