@@ -8,6 +8,7 @@
 //! One that has leaked is replaced in one step ([`SecretStore::replace`]): a node never accepts the leaked one beside
 //! the new one, so it cannot renew a forged cookie under the new one.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
@@ -203,14 +204,14 @@ impl SecretStore {
     ///
     /// # Errors
     /// [`SecretError`]
-    pub async fn drop_accepted(&self, present: &str, former: &[String]) -> Result<(), SecretError> {
+    pub async fn drop_accepted(&self, present: &str, former: &BTreeSet<&str>) -> Result<(), SecretError> {
         let _changing = self.changing.lock().await;
         let secrets = self.secrets().await?;
         if digest(&secrets.present) != present {
             return Err(SecretError::Other);
         }
         let others = secrets.others.iter().map(String::as_str);
-        self.list(others.filter(|secret| !former.contains(&digest(secret)))).await
+        self.list(others.filter(|secret| !former.contains(digest(secret).as_str()))).await
     }
 
     /// Makes `secret` the present one, and accepts no other one. None that was accepted before counts beside it at any
@@ -307,13 +308,14 @@ mod tests {
             }
             let told = store.look().await.unwrap();
             assert!(told.accepts(&digest("old")) && told.accepts(&digest("new")) && !told.accepts(&digest("x")));
-            let former = [digest("old")];
+            let (old, coming) = (digest("old"), digest("coming"));
+            let former = BTreeSet::from([old.as_str()]);
             assert!(matches!(store.drop_accepted(&digest("old"), &former).await, Err(SecretError::Other)));
             // One that came after the former ones were looked up.
             store.accept("coming").await.unwrap();
             store.drop_accepted(&digest("new"), &former).await.unwrap();
             assert_eq!(all(&config), ["new", "coming"]);
-            store.drop_accepted(&digest("new"), &[digest("coming")]).await.unwrap();
+            store.drop_accepted(&digest("new"), &BTreeSet::from([coming.as_str()])).await.unwrap();
             assert_eq!((all(&config), store.look().await.unwrap().accepted), (vec!["new".to_owned()], vec![]));
         });
     }

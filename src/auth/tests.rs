@@ -1,5 +1,6 @@
 //! Logins over a real configuration, the cache of verified credentials, and the table of rights.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use base64::Engine;
@@ -198,7 +199,8 @@ fn a_session_of_a_former_secret_holds_and_is_renewed_with_the_present_one() {
         let renewed = renewed.unwrap();
         assert!(holds && renewed != first);
         assert_eq!(show(&renewed).await, (true, None));
-        authenticator.secrets().drop_accepted(&secrets::digest("new"), &[secrets::digest("old")]).await.unwrap();
+        let (new, old) = (secrets::digest("new"), secrets::digest("old"));
+        authenticator.secrets().drop_accepted(&new, &BTreeSet::from([old.as_str()])).await.unwrap();
         assert_eq!((show(&first).await, show(&renewed).await), ((false, None), (true, None)));
     });
 }

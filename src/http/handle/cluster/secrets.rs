@@ -91,8 +91,8 @@ async fn take_back(
 ) {
     let coming = BTreeSet::from([coming]);
     for (node, told) in nodes {
-        let step = Step::Drop { present: &told.present, former: &coming };
-        if let Err(problem) = ask(ctx, request, node, &step.to_json()).await {
+        let step = Step::Drop { present: &told.present, former: coming.clone() };
+        if let Err(problem) = ask(ctx, request, node, &step).await {
             tracing::warn!(%node, reason = %problem.reason, "a secret that is not used stays accepted");
             return;
         }
@@ -130,7 +130,7 @@ pub async fn drop_former(ctx: &Context, request: &Request) -> Result<Reply> {
     // What one of the nodes accepts is dropped on all, in the order in which they accept one that is to come: it is
     // dropped before the first node uses it, which then fails, or the first one uses it and refuses this.
     let former: BTreeSet<&str> = told.iter().flat_map(|told| &told.accepted).map(String::as_str).collect();
-    let step = Step::Drop { present, former: &former };
+    let step = Step::Drop { present, former };
     on_all(ctx, request, &nodes, &step).await.map_err(|(_, problem)| problem)?;
     tracing::info!("former secrets of cookies are not accepted any more");
     Ok(Reply::ok(StatusCode::OK))
@@ -161,7 +161,7 @@ fn left_behind(told: &[SecretsTold]) -> Option<String> {
 async fn look(ctx: &Context, request: &Request, nodes: &[NodeName]) -> Result<Vec<SecretsTold>> {
     let mut out = Vec::new();
     for node in nodes {
-        let answer = ask(ctx, request, node, &json!({"step": "look"})).await?;
+        let answer = ask(ctx, request, node, &Step::Look).await?;
         let told = told(&answer).ok_or_else(|| Problem::internal(format!("{node} answered something else")))?;
         if let Some(obstacle) = &told.obstacle {
             return Err(conflict(format!("{node}: {obstacle}")));
@@ -178,16 +178,42 @@ fn told(answer: &Value) -> Option<SecretsTold> {
 }
 
 /// What a node is asked to do; secrets but those that are new go by their digests.
+#[derive(Debug, PartialEq)]
 enum Step<'s> {
+    Look,
     Accept(&'s str),
     Use(&'s str),
-    Drop { present: &'s str, former: &'s BTreeSet<&'s str> },
+    Drop { present: &'s str, former: BTreeSet<&'s str> },
     Replace(&'s str),
 }
 
-impl Step<'_> {
+impl<'s> Step<'s> {
+    /// # Errors
+    /// 400 for what is no step.
+    fn read(body: &'s Object) -> Result<Step<'s>> {
+        let text = |name: &'static str| {
+            let value = body.get(name).and_then(json::Value::as_str);
+            value.ok_or_else(|| Problem::bad_request(format!("`{name}` must be a string")))
+        };
+        Ok(match text("step")? {
+            "look" => Step::Look,
+            "accept" => Step::Accept(text("secret")?),
+            "use" => Step::Use(text("digest")?),
+            "drop" => {
+                let present = text("digest")?;
+                let digests = body.get("former").and_then(json::Value::as_array);
+                let former = digests.and_then(|all| all.iter().map(json::Value::as_str).collect());
+                let former = former.ok_or_else(|| Problem::bad_request("`former` must be an array of strings"))?;
+                Step::Drop { present, former }
+            }
+            "replace" => Step::Replace(text("secret")?),
+            _ => return Err(Problem::bad_request("`step` must be look, accept, use, drop or replace")),
+        })
+    }
+
     fn to_json(&self) -> Value {
         match self {
+            Step::Look => json!({"step": "look"}),
             Step::Accept(secret) => json!({"step": "accept", "secret": secret}),
             Step::Use(digest) => json!({"step": "use", "digest": digest}),
             Step::Drop { present, former } => json!({"step": "drop", "digest": present, "former": former}),
@@ -198,7 +224,7 @@ impl Step<'_> {
     /// What that it failed on one of the nodes means for clients.
     fn when_failed(&self) -> &'static str {
         match self {
-            Step::Accept(_) | Step::Use(_) => "No session has ended; ask again.",
+            Step::Look | Step::Accept(_) | Step::Use(_) => "No session has ended; ask again.",
             Step::Drop { .. } => "Nodes may accept former secrets still; ask again.",
             Step::Replace(_) => "Nodes may have and accept the former secret still; ask again.",
         }
@@ -213,7 +239,7 @@ async fn on_all(
     step: &Step<'_>,
 ) -> std::result::Result<(), (usize, Problem)> {
     for (n, node) in nodes.iter().enumerate() {
-        if let Err(problem) = ask(ctx, request, node, &step.to_json()).await {
+        if let Err(problem) = ask(ctx, request, node, step).await {
             let reason = format!("{}. {}", problem.reason.trim_end_matches('.'), step.when_failed());
             return Err((n, Problem::new(problem.status, problem.error, reason)));
         }
@@ -222,13 +248,11 @@ async fn on_all(
 }
 
 /// What a node answers to a step.
-async fn ask(ctx: &Context, request: &Request, node: &NodeName, step: &Value) -> Result<Value> {
+async fn ask(ctx: &Context, request: &Request, node: &NodeName, step: &Step<'_>) -> Result<Value> {
     if node == ctx.cluster.name() {
-        let step = json::parse(step.to_string().as_bytes()).ok();
-        let step = step.and_then(|step| step.as_object().cloned()).unwrap_or_default();
-        return take(ctx, &step).await;
+        return take(ctx, step).await;
     }
-    let asked = forward::post(node, request, "_rotate_secret", step.to_string().into_bytes());
+    let asked = forward::post(node, request, "_rotate_secret", step.to_json().to_string().into_bytes());
     let reply = forward::ask(ctx, node, asked).await?;
     let ReplyBody::Full(bytes) = reply.body else {
         return Err(Problem::internal(format!("{node} answered something else")));
@@ -251,35 +275,22 @@ async fn ask(ctx: &Context, request: &Request, node: &NodeName, step: &Value) ->
 /// 400 for what is no step, 409 for one that cannot be taken.
 pub async fn step(ctx: &Context, mut request: Request) -> Result<Reply> {
     let body = request.json_object_within(limits::SECRET_STEP_BYTES).await?;
-    Ok(Reply::value(StatusCode::OK, &take(ctx, &body).await?))
+    Ok(Reply::value(StatusCode::OK, &take(ctx, &Step::read(&body)?).await?))
 }
 
-async fn take(ctx: &Context, step: &Object) -> Result<Value> {
-    let text = |name: &'static str| {
-        let value = step.get(name).and_then(json::Value::as_str);
-        value.ok_or_else(|| Problem::bad_request(format!("`{name}` must be a string")))
-    };
+async fn take(ctx: &Context, step: &Step<'_>) -> Result<Value> {
     let secrets = ctx.authenticator.secrets();
-    let done = match text("step")? {
-        "look" => {
+    match step {
+        Step::Look => {
             let SecretsTold { present, accepted, obstacle } = secrets.look().await?;
             return Ok(json!({"ok": true, "present": present, "accepted": accepted, "obstacle": obstacle}));
         }
-        "accept" => secrets.accept(text("secret")?).await,
-        "use" => secrets.put_to_use(text("digest")?).await,
-        "drop" => secrets.drop_accepted(text("digest")?, &former(step)?).await,
-        "replace" => secrets.replace(text("secret")?).await,
-        _ => return Err(Problem::bad_request("`step` must be look, accept, use, drop or replace")),
-    };
-    done?;
+        Step::Accept(secret) => secrets.accept(secret).await,
+        Step::Use(digest) => secrets.put_to_use(digest).await,
+        Step::Drop { present, former } => secrets.drop_accepted(present, former).await,
+        Step::Replace(secret) => secrets.replace(secret).await,
+    }?;
     Ok(json!({"ok": true}))
-}
-
-/// The digests of the secrets that are to be dropped.
-fn former(step: &Object) -> Result<Vec<String>> {
-    let digests = step.get("former").and_then(json::Value::as_array);
-    let digests = digests.and_then(|all| all.iter().map(|one| one.as_str().map(str::to_owned)).collect());
-    digests.ok_or_else(|| Problem::bad_request("`former` must be an array of strings"))
 }
 
 #[cfg(test)]
@@ -288,15 +299,31 @@ mod tests {
 
     #[test]
     fn only_steps_that_end_no_session_say_so_when_they_fail() {
-        let former = BTreeSet::from(["f"]);
-        let drop = Step::Drop { present: "p", former: &former };
+        let drop = Step::Drop { present: "p", former: BTreeSet::new() };
         assert!([Step::Accept("s"), Step::Use("d")].iter().all(|step| step.when_failed().starts_with("No session")));
         assert!([&drop, &Step::Replace("s")].iter().all(|step| !step.when_failed().contains("session")));
-        let read = json::parse(drop.to_json().to_string().as_bytes()).unwrap();
-        assert_eq!(super::former(read.as_object().unwrap()).unwrap(), ["f"]);
-        for other in ["{}", r#"{"former":"f"}"#, r#"{"former":[1]}"#] {
-            let read = json::parse(other.as_bytes()).unwrap();
-            assert!(super::former(read.as_object().unwrap()).is_err(), "{other}");
+    }
+
+    fn object(text: &str) -> Object {
+        json::parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_step_reads_as_it_was_written_and_nothing_else_is_one() {
+        let drop = Step::Drop { present: "p", former: BTreeSet::from(["e", "f"]) };
+        for step in [Step::Look, Step::Accept("s"), Step::Use("d"), drop, Step::Replace("s")] {
+            assert_eq!(Step::read(&object(&step.to_json().to_string())).ok(), Some(step));
+        }
+        let no_steps = [
+            "{}",
+            r#"{"step":"ask"}"#,
+            r#"{"step":"use"}"#,
+            r#"{"step":"drop","digest":"p"}"#,
+            r#"{"step":"drop","digest":"p","former":"f"}"#,
+            r#"{"step":"drop","digest":"p","former":[1]}"#,
+        ];
+        for other in no_steps {
+            assert!(Step::read(&object(other)).is_err(), "{other}");
         }
     }
 
