@@ -12,6 +12,15 @@ pub const VIEW_CALL: Duration = Duration::from_secs(3600);
 pub const COPY_WAIT: Duration = Duration::from_secs(20);
 /// Time that a read waits for the copies it asked before it asks one more.
 pub const READ_OVERTAKE: Duration = Duration::from_millis(250);
+/// What a node takes for a read of documents, on average, from which on it is slow, if others are faster by
+/// [`PACE_TIMES_SLOWER`]: one read that was overtaken brings a fast node beyond it.
+pub const PACE_SLOW: Duration = Duration::from_millis(20);
+/// See [`PACE_SLOW`].
+pub const PACE_TIMES_SLOWER: u32 = 4;
+/// The last read counts as one part in so many of that average.
+pub const PACE_SAMPLES: u32 = 8;
+/// Time without a read after which half of that average counts, so that a node that was slow is tried again.
+pub const PACE_HALF_LIFE: Duration = Duration::from_secs(2);
 /// Copies of a range that a query of a view tries, one after the other.
 pub const COPIES_TRIED: usize = 4;
 /// Epochs of a copy that are remembered: tokens of older ones begin anew.

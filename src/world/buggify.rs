@@ -189,6 +189,7 @@ pub const POINTS: &[&str] = &[
     "cluster: a call of the version before was taken",
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
+    "cluster: a slow node was passed over",
     "cluster: a copy arrived at its new place",
     "cluster: a restored replica discarded what the others had collected",
     "cluster: a copy began a new epoch for others had seen more of it",

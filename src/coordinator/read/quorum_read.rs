@@ -135,10 +135,12 @@ impl Documents<'_> {
         let start = |at: usize| -> BoxFuture<'_, (usize, Result<Found, ShardError>)> {
             let trees = trees.clone();
             Box::pin(async move {
+                let timed = self.context.paces.time(&self.context.env, copies[at].node());
                 let found = match at {
                     0 => copies[at].fetch_first(wants, most).await,
                     _ => copies[at].fetch(trees).await,
                 };
+                timed.ended(found.is_ok());
                 (at, found)
             })
         };

@@ -17,6 +17,7 @@ use crate::coordinator::replica::in_sync::Begun;
 use crate::coordinator::replica::jobs::Jobs;
 use crate::coordinator::replica::message::encode;
 use crate::coordinator::replica::node_calls::{CatalogueCall, NodeState};
+use crate::coordinator::replica::paces::Paces;
 use crate::coordinator::replica::rebalancing::Rebalancing;
 use crate::coordinator::replica::replica_status::{ReplicaCounts, ReplicaStatus};
 use crate::coordinator::replica::seat::Voting;
@@ -68,6 +69,8 @@ pub(in crate::coordinator) struct Context {
     pub answered: Answered,
     /// Calls to other nodes whose answers are waited for.
     pub awaited: Awaited,
+    /// How long other nodes take to answer.
+    pub paces: Paces,
     /// What is known about the replicas of this node in relation to those of the others.
     pub status: ReplicaStatus,
     /// Since when a replica of some database has lagged without a pause. A blocking lock: held for a copy only.
@@ -124,6 +127,7 @@ impl Context {
             budgets: Budgets::default(),
             answered: Answered::default(),
             awaited: Awaited::default(),
+            paces: Paces::default(),
             status: ReplicaStatus::new(is_alone),
             lagging_since: BlockingMutex::default(),
             reminding: SingleFlight::default(),
@@ -184,7 +188,10 @@ impl Context {
     pub fn set_state(&self, node: &str, state: Option<NodeState>) {
         match state {
             Some(state) => drop(self.status.states().insert(node.into(), state)),
-            None => drop(self.status.states().remove(node)),
+            None => {
+                self.status.states().remove(node);
+                self.paces.forget(node);
+            }
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) mod message;
 pub(super) mod node_calls;
 pub(super) mod operations;
 pub(super) mod own_copy;
+pub(super) mod paces;
 pub(super) mod range_copy;
 pub mod read_from;
 pub mod rebalancing;

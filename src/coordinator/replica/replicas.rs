@@ -200,7 +200,8 @@ impl Replicas<'_> {
     }
 
     /// The copies of a range that can be asked now, in the order in which to read from them: this node's own first,
-    /// unless it has been away and others have not. Of a handle with a floor those that hold what it stands for.
+    /// unless it has been away and others have not; nodes that were slow lately are last. Of a handle with a floor those
+    /// that hold what it stands for.
     pub(in crate::coordinator) async fn readers(
         self,
         layout: &Layout,
@@ -228,6 +229,11 @@ impl Replicas<'_> {
             let copy = copies.remove(own);
             copies.insert(0, copy);
         }
+        let is_own_first = copies.first().is_some_and(|copy| copy.node().is_none());
+        self.context.paces.slow_last(self.context.env.now(), &mut copies[usize::from(is_own_first)..], |copy| {
+            let node = copy.node();
+            (self.context.rank(node.unwrap_or(&self.context.node)).unwrap_or(u8::MAX), node)
+        });
         Ok(copies)
     }
 

@@ -12,6 +12,7 @@ mod rebuild;
 mod restored;
 mod settings;
 mod sizes;
+mod slow;
 mod tokens;
 mod tombstone_collection;
 mod united;
@@ -49,6 +50,10 @@ pub(super) struct Network {
     mute: Mutex<BTreeSet<String>>,
     /// Nodes that no call reaches although they are up and call others.
     deaf: Mutex<BTreeSet<String>>,
+    /// A node whose copies do not answer reads of documents, although it is up.
+    stalled: Mutex<Option<String>>,
+    /// How many such reads there were.
+    stalled_reads: AtomicU64,
     /// Answers that are still to be lost.
     cut_off: AtomicU32,
     /// Bytes of calls and their answers.
@@ -82,6 +87,10 @@ impl Network {
 
     fn is_deaf(&self, node: &str) -> bool {
         self.deaf.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+
+    fn is_stalled(&self, node: &str) -> bool {
+        self.stalled.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(node)
     }
 
     fn is_down(&self, node: &str) -> bool {
@@ -129,6 +138,10 @@ impl Peers for End {
             let says = |text: &str| body.windows(text.len()).take(300).any(|bytes| bytes == text.as_bytes());
             if is_copy && self.network.older.load(Ordering::Relaxed) && says("FetchSome") {
                 return Err(CallError::NotExecuted("unknown variant `FetchSome`".to_owned()));
+            }
+            if is_copy && self.network.is_stalled(to) && says("Fetch") {
+                self.network.stalled_reads.fetch_add(1, Ordering::Relaxed);
+                return std::future::pending().await;
             }
             let refused = *self.network.refused.lock().unwrap_or_else(PoisonError::into_inner);
             if is_copy && refused.is_some_and(says) {
