@@ -247,7 +247,8 @@ impl Worker {
         // Else a node that stops ended it; then nothing tells when it reached that node.
         let ran_out = answered.since(began) >= Duration::from_millis(TAIL_MS);
         let must = self.locked(|s| !s.several || s.together.places.in_peace);
-        if must && answer.status == 200 && rows == 0 && was_first && ran_out && answered.since(written) > PATIENCE / 10 {
+        if must && answer.status == 200 && rows == 0 && was_first && ran_out && answered.since(written) > PATIENCE / 10
+        {
             return broken("I16", format!("a waiting feed was not told of {}, which was written meanwhile", id(doc)));
         }
         Ok(())
