@@ -200,8 +200,8 @@ impl Replicas<'_> {
     }
 
     /// The copies of a range that can be asked now, in the order in which to read from them: this node's own first,
-    /// unless it has been away and others have not; nodes that were slow lately are last. Of a handle with a floor those
-    /// that hold what it stands for.
+    /// unless it has been away and others have not; nodes that were slow lately are last. Of a handle with a floor
+    /// those that hold what it stands for.
     pub(in crate::coordinator) async fn readers(
         self,
         layout: &Layout,

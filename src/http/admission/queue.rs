@@ -3,8 +3,8 @@
 //! Callers that wait stand in a ring and are served round robin. A client that has its share of the turns is passed
 //! over while others wait, and so is a database after that. Some turns are kept for clients that have none. Requests of
 //! one caller are served in the order in which they came; while clients give up, the latest first: its client still
-//! waits for the answer, and where the queue is full it takes the place of the earliest, whose client is about to leave.
-//! A request that makes no progress for a while waits for something itself: its turn counts no
+//! waits for the answer, and where the queue is full it takes the place of the earliest, whose client is about to
+//! leave. A request that makes no progress for a while waits for something itself: its turn counts no
 //! more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
