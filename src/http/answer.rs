@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
+use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER, SET_COOKIE,
@@ -30,6 +31,7 @@ use super::request_log::{self, RequestLine};
 use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
 use super::slow_log::Slow;
+use super::streams::crowded;
 use super::vhost;
 use super::waiting::NoBytes;
 use crate::auth::{Credentials, UserCtx, cookie, options};
@@ -423,8 +425,10 @@ fn into_response(
     mut reply: Reply,
     slow: Slow,
 ) -> http::Response<Body> {
-    if let Some(streamed) = &reply.held {
-        context.streams.enter(peer.ip(), cut.unwrap_or_default().0, pass, streamed);
+    if let Some(streamed) = &reply.held
+        && let Err(problem) = context.streams.enter(peer.ip(), cut.unwrap_or_default().0, pass, streamed)
+    {
+        reply.body = ReplyBody::Full(refuse((&mut reply.status, &mut reply.headers), &problem));
     }
     let body = match reply.body {
         ReplyBody::Full(_)
@@ -434,15 +438,7 @@ fn into_response(
         }
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
-            None => {
-                let problem = Problem::unavailable("Too many answers wait to be read.").retry_later();
-                reply.status = problem.status;
-                reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                reply.headers.extend(problem.headers.iter().cloned());
-                reply.headers.remove(http::header::ETAG);
-                reply.headers.remove(http::header::CONTENT_LENGTH);
-                Body::from(problem.body())
-            }
+            None => Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded())),
         },
         ReplyBody::Stream(chunks) => Body::from_stream(slow.watch(chunks).inspect_err(move |problem| {
             let _for_as_long = &held;
@@ -453,6 +449,16 @@ fn into_response(
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
     response
+}
+
+/// Makes status and headers those of a problem, and answers its body.
+fn refuse((status, headers): (&mut StatusCode, &mut HeaderMap), problem: &Problem) -> Bytes {
+    *status = problem.status;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.extend(problem.headers.iter().cloned());
+    headers.remove(http::header::ETAG);
+    headers.remove(http::header::CONTENT_LENGTH);
+    problem.body()
 }
 
 /// The path as it is routed: with `chttpd/decode_plus_to_space = false` a `+` in it means itself and no blank.

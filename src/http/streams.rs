@@ -3,7 +3,8 @@
 //! A streamed answer holds the page of rows that it is made of and what its client has not taken yet. Where all of them
 //! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
 //! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their
-//! answers.
+//! answers. First pages are read before the answer is counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does
+//! not begin, and what was read for it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -105,6 +106,17 @@ impl Table {
         Some(found)
     }
 
+    /// Cuts a connection whose client takes nothing, to make room for so many bytes of an answer to `address`; false
+    /// where there is none.
+    fn cut_stalled(&mut self, address: IpAddr, bytes: usize, now: Instant) -> bool {
+        // Where an address holds its own share, those of others would be cut for nothing.
+        let of = (!self.is_within_own(address, bytes)).then_some(address);
+        let Some((address, cut)) = self.stalled(of, now) else { return false };
+        tracing::info!("a connection of {address} is cut: its answer is not read, and memory for answers is short");
+        cut.notify_one();
+        true
+    }
+
     fn leave(&mut self, id: u64) {
         self.remove(id, usize::MAX);
         if let Some(entry) = self.streams.remove(&id) {
@@ -132,18 +144,26 @@ impl Streams {
 
     /// Counts an answer to a client at `address` from now on. `cut` is told when its connection is to be cut, `pass` is
     /// what its further pages wait with for their turns.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, cut: Arc<Notify>, pass: Option<Pass>, held: &Held) {
+    ///
+    /// # Errors
+    /// 503 where there is no memory for what was read of it.
+    pub fn enter(self: &Arc<Self>, address: IpAddr, cut: Arc<Notify>, pass: Option<Pass>, held: &Held) -> Result<()> {
         *lock(&held.pass) = pass;
+        let own = held.own();
+        let (bytes, now) = (own.page + own.unread, self.env.now());
         let mut table = lock(&self.table);
+        while bytes > 0 && table.held + bytes > limits::HTTP_STREAMS_BYTES && table.cut_stalled(address, bytes, now) {}
+        if bytes > 0 && table.held > 0 && table.held + bytes > limits::HTTP_STREAMS_BEGUN_BYTES {
+            return Err(crowded());
+        }
         let id = table.next;
         table.next += 1;
-        let now = self.env.now();
         let entry = Entry { address, bytes: 0, reserved: 0, reserved_since: now, progressed: now, cut };
         table.streams.insert(id, entry);
-        let own = held.own();
-        table.add(id, own.page + own.unread, now);
+        table.add(id, bytes, now);
         let before = lock(&held.place).replace((Arc::clone(self), id));
         assert!(before.is_none(), "an answer is on its way once");
+        Ok(())
     }
 
     /// Waits until there is room for a page of answer `id` that takes so many bytes, as far as that is known.
@@ -160,13 +180,7 @@ impl Streams {
                     table.reserve(id, bytes, now);
                     return Ok(());
                 }
-                // Where an address holds its own share, those of others would be cut for nothing.
-                let of = (!table.is_within_own(address, bytes)).then_some(address);
-                if let Some((address, cut)) = table.stalled(of, now) {
-                    tracing::info!(
-                        "a connection of {address} is cut: its answer is not read, and memory for answers is short"
-                    );
-                    cut.notify_one();
+                if table.cut_stalled(address, bytes, now) {
                     continue;
                 }
             }
@@ -179,7 +193,8 @@ impl Streams {
     }
 }
 
-fn crowded() -> Problem {
+/// There is no memory for an answer.
+pub(super) fn crowded() -> Problem {
     Problem::unavailable("Too many answers wait to be read.").retry_later()
 }
 
@@ -312,8 +327,33 @@ mod tests {
 
     fn stream(streams: &Arc<Streams>, n: u8) -> (Held, Arc<Notify>) {
         let (held, cut) = (Held::default(), Arc::<Notify>::default());
-        streams.enter(at(n), Arc::clone(&cut), None, &held);
+        streams.enter(at(n), Arc::clone(&cut), None, &held).unwrap();
         (held, cut)
+    }
+
+    #[test]
+    fn answers_that_begin_are_bounded_although_nobody_waited_for_their_first_pages() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let streams = Streams::new(tokio_host::env(runtime.handle().clone()));
+        let page = 8 << 20;
+        let mut begun = Vec::new();
+        for n in 0..200 {
+            let held = Held::default();
+            held.page(page);
+            match streams.enter(at(n), Arc::default(), None, &held) {
+                Ok(()) => begun.push(held),
+                Err(problem) => assert_eq!(problem.status.as_u16(), 503),
+            }
+        }
+        assert_eq!(begun.len(), limits::HTTP_STREAMS_BEGUN_BYTES / page);
+        assert!(streams.enter(at(1), Arc::default(), None, &Held::default()).is_ok(), "a feed that waits");
+        // Those that take nothing for long make way for the next one.
+        lock(&streams.table).streams.values_mut().for_each(|entry| entry.progressed = Instant(Duration::ZERO));
+        runtime.block_on(streams.env.sleep(limits::HTTP_STREAM_STALL));
+        let held = Held::default();
+        held.page(page);
+        assert!(streams.enter(at(2), Arc::default(), None, &held).is_ok());
+        assert!(streams.held_bytes() <= limits::HTTP_STREAMS_BYTES);
     }
 
     #[test]
@@ -372,7 +412,7 @@ mod tests {
         let held = Held::default();
         held.page(10);
         held.written(5);
-        streams.enter(at(1), Arc::default(), None, &held);
+        streams.enter(at(1), Arc::default(), None, &held).unwrap();
         assert_eq!(streams.held_bytes(), 15);
         held.taken(3);
         held.page(1);

@@ -47,6 +47,8 @@ pub const HTTP_ADDRESS_ANSWERS_BYTES: usize = HTTP_ANSWERS_BYTES / 4 * 3;
 /// Bytes that all streamed answers hold: pages of rows, and what their clients have not taken. Beyond, no page is read,
 /// and connections are cut whose clients take nothing.
 pub const HTTP_STREAMS_BYTES: usize = 256 << 20;
+/// Bytes that they may hold with the first pages of answers that begin: beyond them none begins.
+pub const HTTP_STREAMS_BEGUN_BYTES: usize = 2 * HTTP_STREAMS_BYTES;
 /// Bytes of these for clients of one address.
 pub const HTTP_ADDRESS_STREAMS_BYTES: usize = HTTP_STREAMS_BYTES / 4 * 3;
 /// Bytes that are reserved for a page while it is read: the largest document of the default configuration.
