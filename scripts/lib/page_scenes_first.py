@@ -211,6 +211,8 @@ def elsewhere(page, url):
         page.sign_in()
         yield
     finally:
+        # A cookie of this node may be good at the other one, too, if both are of one cluster.
+        page.js("return fetch('/_session', { method: 'DELETE' }).then(() => true)")
         page.browser.open("about:blank")
         found = page.noticed()
         page.base = base
@@ -219,7 +221,7 @@ def elsewhere(page, url):
         page.sign_in()
 
 
-@scene("setup-from-nothing", title="Three fresh nodes become a cluster: one is enabled, one added over HTTP, one joins by a token, then it is finished")
+@scene("setup-from-nothing", title="Three fresh nodes become a cluster: one is enabled, one added over HTTP, one joins by a token, then it is finished; a fourth one joins on its own page")
 def setup_from_nothing(page):
     ports = [node.free_port() for _ in range(3)]
 
@@ -261,3 +263,24 @@ def setup_from_nothing(page):
             page.click("Finish the set-up")
             page.see("3 nodes share administrators and keys", wait_s=40)
             page.shot("a cluster that is set up")
+            page.click("Make a token")
+            page.see("Join a cluster")
+            address, token = (" ".join(page.text_of(f".command ~ .facts div:nth-child({n}) dd")) for n in (1, 2))
+            with fresh("d", node.free_port()) as fourth, elsewhere(page, f"http://127.0.0.1:{fourth.port}"):
+                page.go("#/setup")
+                page.click("Join a cluster")
+                page.type("Cluster port of a member", address)
+                page.type("Token", token[:-1])
+                page.allow("status of 400")
+                page.click("Join")
+                page.until("the mistake is told", lambda: page.js("return document.querySelector('.notice.error')?.innerText"))
+                page.shot("a node that joins a cluster")
+                page.type("Token", token)
+                page.click("Join")
+                page.see("This node is a member now")
+                page.type("User name", "adm")
+                page.type("Password", node.PASSWORD)
+                page.press("Enter")
+                page.until("signed in", lambda: not page.js("return !!document.querySelector('.login')"))
+                page.go("#/setup")
+                page.see("4 nodes share administrators and keys", wait_s=40)

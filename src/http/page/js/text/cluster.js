@@ -22,6 +22,7 @@ export const cluster = {
     up: "in reach", down: "not in reach", silent: "does not answer", maintenance: "in maintenance", writesStopped: "writes stopped after a disk error", seeding: "has not met its cluster",
     inSync: "in sync", notInSync: "catching up", inSyncHint: "Its replicas hold what those of the other nodes hold.", notInSyncHint: "Its replicas may lack something: others answer first until it has compared itself with all nodes.",
     zone: "Zone", noZone: "none", version: "Version", uptime: "Runs for", replicas: "Replicas", databases: "Databases", memory: "Memory", disk: "Disk free", connections: "Connections", panics: "Panics", damaged: "Damaged files",
+    notCompared: ({ node, up, databases, last_error: error }) => `${up ? `To be compared with ${node}` : `To be compared with ${node} when that is in reach`}${databases.length ? ` (next: ${databases.slice(0, 3).join(", ")})` : ""}${error ? `: ${error}` : ""}`,
     lagging: (names) => `Being compared: ${names}`, filling: (names) => `Being filled: ${names}`, rebuilding: (n) => `${plural(n, "replica")} rebuilt`, moving: (n) => `${plural(n, "replica")} on the way`,
     diskLow: "The disk is nearly full: what adds data is refused below the reserve.",
     leave: "It answers nothing until it returns; nothing is lost while another replica is there.",

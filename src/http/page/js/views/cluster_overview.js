@@ -59,6 +59,7 @@ function nodeCard(member, isOwn) {
   if (state) {
     if (state.lagging.length) notes.push(words.lagging(state.lagging.slice(0, 5).join(", ")));
     if (state.filling.length) notes.push(words.filling(state.filling.slice(0, 5).join(", ")));
+    if (state.not_compared?.length) notes.push(...state.not_compared.slice(0, 5).map((other) => words.notCompared(other)));
     if (state.rebuilding.length) notes.push(words.rebuilding(state.rebuilding.length));
     if (used !== null && used < state.reserve_bytes * 2) notes.push(words.diskLow);
   } else notes.push(words.leave);

@@ -1,8 +1,10 @@
 // Setting up: one node for itself, or a cluster step by step.
 
 import { h, fill, every } from "../dom.js";
-import { area, copy, button, card, field, input, notice, pageHead, problem, table, badge, toast, icon, linkButton, attempt, duration } from "../ui.js";
+import { area, copy, button, card, facts, field, input, notice, pageHead, problem, table, badge, toast, icon, linkButton, attempt, duration } from "../ui.js";
 import { get, post } from "../api.js";
+import { signOut } from "../session.js";
+import { go } from "../router.js";
 import { text } from "../text.js";
 
 const t = text.setup;
@@ -27,7 +29,7 @@ function done(title, words) {
 function choice(reload) {
   const forms = h("div");
   const option = (name, glyph, title, words, make) => h("button", { type: "button", class: "choice", "data-choice": name, onclick: () => { fill(forms, make()); forms.querySelector("input,button")?.focus(); } }, h("span", { class: "empty-icon" }, icon(glyph)), h("span", { class: "strong" }, title), h("span", { class: "soft" }, words));
-  return [h("div", { class: "choices" }, option("single", "node", t.single, t.singleWords, () => single(reload)), option("cluster", "cluster", t.cluster, t.clusterWords, () => enable(reload))), forms];
+  return [h("div", { class: "choices" }, option("single", "node", t.single, t.singleWords, () => single(reload)), option("cluster", "cluster", t.cluster, t.clusterWords, () => enable(reload)), option("join", "key", t.joinCluster, t.joinClusterWords, joinCluster)), forms];
 }
 
 function addressFields(isCluster) {
@@ -65,6 +67,23 @@ function enable(reload) {
   } }, h("h2", null, t.stepEnable), h("p", { class: "soft" }, t.enableDoes), h("div", { class: "fields" }, field(t.nodeCount, many, { hint: t.nodeCountHint }), element), told, h("div", null, button(t.enableAction, { kind: "primary", type: "submit" })));
 }
 
+/// Makes this node a member of a cluster. Its sessions end, because the cluster's administrators replace its own.
+function joinCluster() {
+  const address = input({ class: "mono", required: true, placeholder: "10.0.0.1:9100" });
+  const token = input({ class: "mono", required: true, autocomplete: "off" });
+  const told = h("div");
+  return h("form", { class: "card", onsubmit: async (event) => {
+    event.preventDefault();
+    fill(told);
+    try {
+      await post("_cluster_setup", { action: "join_cluster", address: address.value.trim(), token: token.value.trim() });
+      await signOut();
+      toast(t.joined);
+      go("#/login");
+    } catch (error) { fill(told, problem(error)); }
+  } }, h("h2", null, t.joinCluster), h("p", { class: "soft" }, t.joinClusterDoes), h("div", { class: "fields" }, field(t.memberAddress, address, { hint: t.memberAddressHint }), field(t.token, token)), told, h("div", null, button(t.joinClusterAction, { kind: "primary", type: "submit" })));
+}
+
 function clusterLater(reload) {
   const holder = h("div");
   return card(t.growTitle, h("p", { class: "soft" }, t.growWords), h("div", { class: "row" }, linkButton(t.toDatabases, "#/databases"), button(t.growAction, { onclick: () => { fill(holder, enable(reload)); } })), holder);
@@ -98,7 +117,7 @@ function join() {
     try {
       const { token, address, expires_in: seconds } = await post("_cluster/join_token", {});
       const command = `settee serve --data DIR --node NAME@HOST --join ${address ?? "THIS_HOST:9100"} --token ${token}`;
-      fill(shown, h("p", null, t.tokenUse(duration(seconds))), h("div", { class: "command" }, h("pre", { class: "code", tabIndex: 0 }, command), button(t.copy, { icon: "copy", iconOnly: true, onclick: () => copy(command) })), h("p", { class: "hint" }, t.tokenHint));
+      fill(shown, h("p", null, t.tokenUse(duration(seconds))), h("div", { class: "command" }, h("pre", { class: "code", tabIndex: 0 }, command), button(t.copy, { icon: "copy", iconOnly: true, onclick: () => copy(command) })), h("p", { class: "hint" }, t.tokenHint), h("p", null, t.tokenElsewhere), facts([[t.memberAddress, h("code", null, address ?? "THIS_HOST:9100")], [t.token, h("code", null, token)]]));
     } catch (error) { fill(shown, problem(error)); }
   } });
   return card(t.joinTitle, h("p", { class: "soft" }, t.joinWords), h("div", null, make), shown);
