@@ -117,7 +117,7 @@ impl<P: Print> Delivery<P> {
         let feed = self.feed;
         let begun = self.env.now();
         let reply = Reply::generate(move |sink| {
-            let writer = Writer { delivery: self, rows: 0, begun, told: begun, sink };
+            let writer = Writer { delivery: self, rows: 0, has_looked: false, begun, told: begun, sink };
             writer.run(changes, first)
         });
         match feed {
@@ -132,6 +132,8 @@ struct Writer<P> {
     delivery: Delivery<P>,
     /// Rows sent.
     rows: u64,
+    /// Whether it has looked for rows.
+    has_looked: bool,
     begun: Instant,
     /// When the client heard something last.
     told: Instant,
@@ -177,6 +179,7 @@ impl<P: Print> Writer<P> {
         let (held, shows_docs) = (self.sink.held(), self.delivery.print.shows_docs());
         self.with_signs(async move { held.room(shows_docs).await }).await??;
         let page = self.with_signs(changes.next()).await??;
+        self.has_looked = true;
         self.sink.page(page.as_deref().map_or(0, weight));
         Ok(page)
     }
@@ -187,9 +190,15 @@ impl<P: Print> Writer<P> {
         *feed == Feed::Normal && time_limit.is_some_and(|time_limit| env.now().since(self.begun) >= time_limit)
     }
 
-    /// Whether the node stops and the feed would go on for long: one body with what there is comes to its end.
+    /// Whether the node stops and the feed would go on for long: one body with what there is comes to its end. One that
+    /// ends with the first rows looks for them before, because without rows it says that there are none.
     fn is_stopping(&self) -> bool {
-        self.delivery.feed != Feed::Normal && *self.delivery.stopping.borrow()
+        let may_end = match self.delivery.feed {
+            Feed::Normal => false,
+            Feed::LongPoll => self.has_looked,
+            Feed::Continuous | Feed::EventSource => true,
+        };
+        may_end && *self.delivery.stopping.borrow()
     }
 
     /// Waits for news, sending signs of life; false when the time is over or the node stops.
