@@ -29,6 +29,8 @@ pub mod linear;
 #[cfg(all(feature = "sim", madsim))]
 mod liveness;
 #[cfg(all(feature = "sim", madsim))]
+pub mod log;
+#[cfg(all(feature = "sim", madsim))]
 pub mod model;
 #[cfg(all(feature = "sim", madsim))]
 pub mod outer;

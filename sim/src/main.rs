@@ -67,6 +67,10 @@ enum Command {
         /// Writes the timeline there.
         #[arg(long)]
         timeline: Option<PathBuf>,
+        /// Prints what the nodes log, each line with its simulated milliseconds: `debug`, or levels by module such as
+        /// `info,settee::coordinator::rebalance=debug`.
+        #[arg(long)]
+        log: Option<String>,
         /// Prints one line of JSON: what another process wants to know.
         #[arg(long)]
         summary: bool,
@@ -190,7 +194,8 @@ fn main() -> ExitCode {
             };
             run((from, seeds, jobs), !no_shrink, shown_by)
         }
-        Command::Replay { what, bug, trace, timeline, summary } => {
+        Command::Replay { what, bug, trace, timeline, log, summary } => {
+            log.iter().for_each(|levels| settee_sim::log::print(levels));
             replay(&what, bug.as_deref(), trace, timeline, summary)
         }
         Command::Shrink { what, bug } => shrink_to_file(&what, bug.as_deref()),
