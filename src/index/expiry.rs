@@ -2,8 +2,8 @@
 //! `_auto_purge`).
 //!
 //! It is built as a view is, of the winners of documents that live, without design documents. A row's key is the time,
-//! in seconds since 1970, its value the revision that says it. What is no such time gives a row with the key null: those
-//! are counted, and never end.
+//! in seconds since 1970, its value the revision that says it. What is no such time gives a row with the key null:
+//! those are counted, and never end.
 
 use std::sync::Arc;
 

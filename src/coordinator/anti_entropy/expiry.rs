@@ -5,8 +5,8 @@
 //! ends of its own replica, and looks every `limits::EXPIRY_PAUSE` at its first rows. What has ended by its own clock
 //! and by those of a majority of the nodes that hold the range is deleted as a client would delete it: an edit on the
 //! revision that said so, without a body. So a document that was changed meanwhile stays, the new revision depends on
-//! nothing but the old one, and two nodes that do it at once, or two databases that replicate, make the same. Validation
-//! functions are not asked.
+//! nothing but the old one, and two nodes that do it at once, or two databases that replicate, make the same one.
+//! Validation functions are not asked.
 //!
 //! A conflict that becomes the winner by that counts by what it says itself.
 //!

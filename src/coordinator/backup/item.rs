@@ -2,7 +2,7 @@
 //!
 //! | kind | payload |
 //! |---|---|
-//! | `s` | JSON: `name`, `q`, `partitioned`, `revs_limit`, `purged_infos_limit`, `security`; perhaps `auto_purge`, `expires_at` |
+//! | `s` | JSON: the fields of [`SettingsItem`]; `auto_purge` and `expires_at` where they are set |
 //! | `c` | an attachment content of the next document: its id (length varint, UTF-8), hash (32), stored length varint |
 //! | `b` | bytes of that content as stored, one piece after the other |
 //! | `d` | JSON: `id`, `leaves`, each `start` and `ids` (its history, newest first), `deleted`, `attachments`, `body` |

@@ -233,8 +233,8 @@ mod tests {
         assert!(decode::<CopyCall>(b"\x93junk").is_err());
     }
 
-    /// The operations as they are written on the wire since version 6, some of them since a later one, without the types
-    /// of this module.
+    /// The operations as they are written on the wire since version 6, some of them since a later one, without the
+    /// types of this module.
     #[derive(Serialize)]
     enum Written {
         Fetch(Vec<(DocId, Want)>),
