@@ -140,7 +140,8 @@ impl ExpiryIndex {
     /// # Errors
     /// That it cannot be read.
     pub async fn first(&self, upto: u64, limit: usize) -> Result<Vec<Ended>, ShardError> {
-        let (places, _) = between(1, upto).places(&self.view.collator, false, b"");
+        let Some(span) = until(upto) else { return Ok(Vec::new()) };
+        let (places, _) = span.places(&self.view.collator, false, b"");
         let page = self.view.rows([places].into(), Direction::Forward, limit).await?;
         page.rows.iter().map(|row| Ok(read(row)?)).collect()
     }
@@ -150,7 +151,10 @@ impl ExpiryIndex {
     /// # Errors
     /// That it cannot be read.
     pub async fn count(&self, upto: u64) -> Result<u64, ShardError> {
-        self.count_in(between(1, upto)).await
+        match until(upto) {
+            Some(span) => self.count_in(span).await,
+            None => Ok(0),
+        }
     }
 
     /// How many documents say something that is no time.
@@ -169,9 +173,10 @@ impl ExpiryIndex {
     }
 }
 
-fn between(from: u64, upto: u64) -> KeySpan {
+/// The times up to one; `None`: there are none.
+fn until(upto: u64) -> Option<KeySpan> {
     let bound = |at: u64| KeyBound { key: Some(Value::from(at.min(limits::EXPIRY_LATEST_S))), id: None };
-    KeySpan { start: bound(from), end: bound(upto), inclusive_end: true }
+    (upto > 0).then(|| KeySpan { start: bound(1), end: bound(upto), inclusive_end: true })
 }
 
 fn read(row: &Row) -> Result<Ended, StorageError> {
@@ -206,5 +211,6 @@ mod tests {
         assert_eq!(rows(r#"{"_id":"x","_rev":"1-a","b":7}"#, "b"), [(Value::Int(7), Value::from("1-a"))]);
         assert_eq!(rows(r#"{"_id":"x","_rev":"1-a","b":"7"}"#, "b"), [(Value::Null, Value::from("1-a"))]);
         assert_eq!(rows(r#"{"_id":"x","_rev":"1-a"}"#, "b"), []);
+        assert!(until(0).is_none() && until(u64::MAX).is_some());
     }
 }

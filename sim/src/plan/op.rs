@@ -567,7 +567,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 76] = [
+pub const OPS: [&str; 78] = [
     "shift",
     "groups",
     "feed filtered",
@@ -644,4 +644,6 @@ pub const OPS: [&str; 76] = [
     "ruled",
     "lay",
     "bury",
+    "live",
+    "look for",
 ];
