@@ -68,7 +68,7 @@ fn fill(source: &Served) {
     let security = r#"{"admins":{"names":["ann"],"roles":[]},"members":{"names":[],"roles":["staff"]}}"#;
     source.must("PUT", "/large%2Fone/_security", security);
     source.must("PUT", "/large%2Fone/_revs_limit", "77");
-    source.must("PUT", "/large%2Fone/_auto_purge", r#"{"deleted_document_ttl":"9_day"}"#);
+    source.must("PUT", "/large%2Fone/_auto_purge", r#"{"deleted_document_ttl":"9_day","expires_at":"ends"}"#);
     source.must("PUT", "/parts?partitioned=true", "");
     source.must("PUT", "/parts/p:1", "{}");
     source.must("PUT", "/empty", "");
@@ -148,10 +148,12 @@ fn same(source: &Served, target: &Served) {
         let value = |served: &Served| served.must("GET", &format!("/large%2Fone/{setting}"), "").json();
         assert_eq!(value(source), value(target), "{setting}");
     }
-    let period = |database: &str| {
-        target.must("GET", &format!("/{database}/_auto_purge"), "").json()["deleted_document_ttl"].clone()
+    let retention = |database: &str| {
+        let told = target.must("GET", &format!("/{database}/_auto_purge"), "").json();
+        (told["deleted_document_ttl"].clone(), told["expires_at"].clone())
     };
-    assert_eq!((period("large%2Fone"), period("parts")), (json!("9_day"), Value::Null));
+    assert_eq!(retention("large%2Fone"), (json!("9_day"), json!("ends")));
+    assert_eq!(retention("parts"), (Value::Null, Value::Null));
     let session = target.ask("ann:secret", "GET", "/_session", "").json();
     assert_eq!(session["userCtx"]["roles"], json!(["staff"]), "the password of the source logs in");
 }

@@ -228,6 +228,7 @@ pub const BOARD: &[Entry] = &[
     // Caught by other plans, too; here where a rule comes from another node.
     scene(Scene::Rules, Mutation::StaleValidators, "validation functions are read once", &["I30"]),
     scene(Scene::Forgotten, Mutation::ForgetEarly, "tombstones are forgotten where not all copies were asked", &["I7"]),
+    scene(Scene::Expiring, Mutation::ExpiryByOwnClock, "documents expire by the clock of one node", &["I37"]),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),
     scene(

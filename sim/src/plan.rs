@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod cluster;
 mod disks;
 mod draw;
+mod expiring;
 mod fault;
 mod forgotten;
 mod governed;
@@ -335,6 +336,11 @@ impl Plan {
     /// Whether the secret of cookies changes: the nodes keep their configuration in a file then.
     pub fn changes_secrets(&self) -> bool {
         self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::NewSecret))
+    }
+
+    /// Whether somebody writes documents that end.
+    pub fn has_mortals(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Live { .. }))
     }
 
     /// Whether somebody makes rules for documents.

@@ -35,6 +35,7 @@ mod kept;
 mod local;
 mod maintained;
 mod members;
+mod mortals;
 mod own;
 mod pair;
 mod places;
@@ -420,6 +421,8 @@ impl Worker {
             Op::PassAway => self.pass_away().await,
             Op::Lay { v } => self.lay(*v).await,
             Op::Bury { v } => self.bury(*v).await,
+            Op::Live { v, for_s } => self.live(*v, u64::from(*for_s)).await,
+            Op::LookFor { nth } => self.look_for(*nth).await,
             Op::View { view } => {
                 self.view(*view as usize).await?;
                 self.write_and_read().await

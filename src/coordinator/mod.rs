@@ -23,6 +23,7 @@ pub use crate::index::{Grouping, IndexTask, KeyBound, KeySpan};
 pub use crate::shard::{Fetched, ShardError, Want};
 pub use crate::storage::{CommitError, Damage, StorageError};
 pub use anti_entropy::RepairOperations;
+pub use anti_entropy::expiry_outlook::ExpiryOutlook;
 pub use anti_entropy::retention::{Hindrance, Retention};
 pub use changes::row_filters::FilterLookupError;
 pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, Follower, RowFilter, Since, Style};
@@ -62,6 +63,7 @@ pub use topology::span::{DocSource, KeyBounds};
 pub use write::attachment::{Staged, Upload, UploadOptions};
 pub use write::edits::{WriteDone, WriteOptions, WriteRequest};
 pub use write::maintenance::{PurgeInfo, RevsDiff};
+pub use write::settings::AutoPurge;
 pub use write::{Attachments, DatabaseSettings, Maintenance, WriteOperations, Writer};
 
 #[cfg(test)]

@@ -531,6 +531,9 @@ impl From<SettingError> for Problem {
     fn from(error: SettingError) -> Problem {
         match error {
             SettingError::IllegalLimit => Problem::bad_request("The limit must be a positive integer"),
+            SettingError::IllegalMember => {
+                Problem::bad_request("expires_at must be the name of a member that does not begin with an underscore")
+            }
             SettingError::IllegalPeriod => Problem::bad_request("deleted_document_ttl must be a valid string"),
             SettingError::IllegalSecurity { reason } => Problem::bad_request(reason),
             SettingError::NoMajority { .. } => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "no_majority"),

@@ -18,6 +18,7 @@
 mod build;
 mod cleanup;
 mod definition;
+mod expiry;
 mod groups;
 mod keys;
 pub mod mango;
@@ -54,6 +55,7 @@ use tasks::Tasks;
 use trust::Checked;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
+pub use expiry::{End, Ended, ExpiryIndex};
 pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};

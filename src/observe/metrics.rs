@@ -83,6 +83,7 @@ metrics! {
         DatabaseSyncs = "settee/convergence/syncs", "comparisons of a database with other nodes that succeeded";
         DatabaseSyncsFailed = "settee/convergence/syncs_failed", "comparisons of a database with other nodes that failed";
         FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
+        DocumentsExpired = "settee/documents_expired", "documents that were deleted because they had ended";
         ShardsCompacted = "settee/compaction/shards", "shards that were compacted";
         SlowRequests = "settee/slow_requests", "requests above log/slow_request_ms";
         DocumentsWaited = "settee/admission/documents_waited", "requests for documents that waited for their turn";

@@ -71,7 +71,7 @@ impl LocalPeer {
     }
 
     fn write_options(&self) -> WriteOptions {
-        let caller = Caller { name: self.user.name.clone(), roles: self.user.roles.clone() };
+        let caller = Caller { name: self.user.name.clone(), roles: self.user.roles.clone(), ..Caller::default() };
         WriteOptions { new_edits: false, w: None, caller: Arc::new(caller) }
     }
 

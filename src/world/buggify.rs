@@ -126,6 +126,8 @@ pub enum Mutation {
     MergeUnvalidated,
     /// Tombstones are forgotten where not all copies could be asked.
     ForgetEarly,
+    /// Documents expire by the clock of one node.
+    ExpiryByOwnClock,
     /// A feed that is read backwards leaves out the last change of each range.
     DescendingLeavesOut,
     /// What adds data is taken though the disk has no room.
@@ -155,6 +157,7 @@ pub const SITES: &[&str] = &[
     "compare: databases one by one",
     "compare: documents told one by one",
     "design: validators read anew",
+    "expiry: one document at a time",
     "find: a page of one row",
     "flush: a pause between freeze and flush",
     "forget: one tombstone at a time",
@@ -199,6 +202,7 @@ pub const POINTS: &[&str] = &[
     "cluster: tombstones were not old enough on another copy",
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
+    "expiry: documents were deleted",
     "index: a build found that another was faster",
     "index: a build goes on with what changed since it began",
     "index: a reduction began anew because rows changed",

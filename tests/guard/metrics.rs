@@ -50,6 +50,9 @@ fn use_databases(served: &Served) {
     served.ask(ADMIN, "OPTIONS", "/d", "");
     assert_eq!(served.ask(ADMIN, "HEAD", "/d/b", "").status, 200);
     served.must("POST", "/d/_compact", "");
+    served.must("PUT", "/ends", "");
+    served.must("PUT", "/ends/a", r#"{"at":1}"#);
+    served.must("PUT", "/ends/_auto_purge", r#"{"expires_at":"at"}"#);
     served.must("PUT", "/gone", "");
     served.must("DELETE", "/gone", "");
 }

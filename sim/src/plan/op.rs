@@ -295,6 +295,18 @@ pub enum Op {
         /// Which one.
         v: u64,
     },
+    /// Writes a document that ends, for the first time or anew.
+    Live {
+        /// Makes the document's id.
+        v: u64,
+        /// In how many seconds it ends.
+        for_s: u32,
+    },
+    /// `GET` of one of those.
+    LookFor {
+        /// Which of all that are known.
+        nth: u64,
+    },
     /// A view of the shared database of a cluster: rows of what was written there, in order.
     View {
         /// Which one.
@@ -526,6 +538,8 @@ impl Op {
             Op::PassAway => "pass away",
             Op::Lay { .. } => "lay",
             Op::Bury { .. } => "bury",
+            Op::Live { .. } => "live",
+            Op::LookFor { .. } => "look for",
             Op::View { .. } => "view",
             Op::Find { .. } => "find",
             Op::FollowChosen => "feed chosen",
@@ -553,7 +567,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 76] = [
+pub const OPS: [&str; 78] = [
     "shift",
     "groups",
     "feed filtered",
@@ -630,4 +644,6 @@ pub const OPS: [&str; 76] = [
     "ruled",
     "lay",
     "bury",
+    "live",
+    "look for",
 ];

@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use super::draw::pick;
 use super::stage::{Drawn, Stage, after, fault};
 use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, forgotten, purges,
-    snapshots, two_clusters,
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, expiring, forgotten,
+    purges, snapshots, two_clusters,
 };
 
 /// Some plans of each scene, as many as show all that is in them.
@@ -57,6 +57,8 @@ pub enum Scene {
     ClusterSnapshots,
     /// Tombstones are forgotten while a node is away that holds what they stood for, or is put back to before them.
     Forgotten,
+    /// Documents end, or are given a later end, while the clock of one node is wrong.
+    Expiring,
     /// Feeds of a cluster are followed by filters and with their documents on every node, while copies lag.
     Filters,
     /// A node is away while the others take documents and attachments of all sizes.
@@ -70,7 +72,7 @@ pub enum Scene {
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 21] = [
+pub const SCENES: [(&str, Scene); 22] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -92,6 +94,7 @@ pub const SCENES: [(&str, Scene); 21] = [
     ("maintenance", Scene::Maintenance),
     ("disks", Scene::Disks),
     ("purges", Scene::Purges),
+    ("expiring", Scene::Expiring),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -196,6 +199,7 @@ impl Plan {
             Scene::Maintenance => stage.maintenance(world),
             Scene::Disks => disks::drawn(stage.rng, world),
             Scene::Purges => purges::drawn(stage.rng, number, world),
+            Scene::Expiring => expiring::drawn(stage.rng, number, world),
         };
         Plan { world, clients, faults, ..base }
     }

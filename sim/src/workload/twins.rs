@@ -10,6 +10,7 @@ use super::documents::{leaf_set, leaves};
 use super::graves::Graves;
 use super::maintained::Maintained;
 use super::members::{Members, ask};
+use super::mortals::{self, Mortals};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
@@ -29,6 +30,8 @@ pub struct Together {
     purged: BTreeSet<String>,
     /// Documents that are deleted and written again.
     pub(super) graves: Graves,
+    /// Documents that say when they end.
+    pub(super) mortals: Mortals,
     /// The leaves of each document as the copies of the first node had them in the end.
     copies: BTreeMap<String, BTreeSet<(String, bool, Option<u64>)>>,
     /// The rows of the twins there.
@@ -95,6 +98,9 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     let request = |name| ("PUT", format!("/{name}{made_with}"), Value::Null);
     carry_out(client, [DB, PASSING].map(request), &[412]).await?;
     keep_purges(client, PASSING, world).await?;
+    if plan.has_mortals() {
+        carry_out(client, [mortals::set_up()], &[]).await?;
+    }
     if plan.has_rules() {
         carry_out(client, [request(rules::RULED)], &[412]).await?;
     }
@@ -216,6 +222,7 @@ impl Worker {
             }
         }
         self.check_graves().await?;
+        self.check_mortals().await?;
         for brief in [false, true] {
             self.check_twin(brief).await?;
         }

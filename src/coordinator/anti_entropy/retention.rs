@@ -148,7 +148,7 @@ impl TombstoneCollection<'_> {
 }
 
 /// The word for a node that did not tell.
-fn of_failed(error: ShardError) -> Result<&'static str, ShardError> {
+pub(super) fn of_failed(error: ShardError) -> Result<&'static str, ShardError> {
     match error {
         ShardError::Dropped => Err(error),
         error if is_of_later_build(&error) => Ok("node_of_older_version"),

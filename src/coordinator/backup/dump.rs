@@ -90,6 +90,7 @@ pub(super) fn settings(database: &Arc<Database>) -> SettingsItem {
         revs_limit: database.revs_limit(),
         purged_infos_limit: database.purged_infos_limit(),
         auto_purge: database.known.auto_purge().map(|period| period.to_string()),
+        expires_at: database.known.expires_at().map(|member| member.to_string()),
         security: database.security(),
     }
 }

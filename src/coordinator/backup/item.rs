@@ -2,7 +2,7 @@
 //!
 //! | kind | payload |
 //! |---|---|
-//! | `s` | JSON: `name`, `q`, `partitioned`, `revs_limit`, `purged_infos_limit`, `security`, perhaps `auto_purge` |
+//! | `s` | JSON: the fields of [`SettingsItem`]; `auto_purge` and `expires_at` where they are set |
 //! | `c` | an attachment content of the next document: its id (length varint, UTF-8), hash (32), stored length varint |
 //! | `b` | bytes of that content as stored, one piece after the other |
 //! | `d` | JSON: `id`, `leaves`, each `start` and `ids` (its history, newest first), `deleted`, `attachments`, `body` |
@@ -39,6 +39,8 @@ pub(super) struct SettingsItem {
     pub purged_infos_limit: u64,
     /// How long tombstones are kept, where that is set.
     pub auto_purge: Option<String>,
+    /// The member that says when documents end, where one is named.
+    pub expires_at: Option<String>,
     /// JSON text.
     pub security: Bytes,
 }
@@ -92,6 +94,9 @@ impl SettingsItem {
         if let Some(period) = &self.auto_purge {
             out.push("auto_purge", period.as_str());
         }
+        if let Some(member) = &self.expires_at {
+            out.push("expires_at", member.as_str());
+        }
         with_raw(&out, "security", &self.security)
     }
 
@@ -104,6 +109,7 @@ impl SettingsItem {
             revs_limit: number(&object, "revs_limit")?,
             purged_infos_limit: number(&object, "purged_infos_limit")?,
             auto_purge: object.get("auto_purge").and_then(Value::as_str).map(str::to_owned),
+            expires_at: object.get("expires_at").and_then(Value::as_str).map(str::to_owned),
             security: Bytes::from(member(&object, "security")?.to_vec()),
         })
     }

@@ -12,6 +12,7 @@ use crate::coordinator::replica::catalogue::{Coordinator, CreateOptions};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::error::{DatabaseError, SettingError};
 use crate::coordinator::write::WriteOperations;
+use crate::coordinator::write::settings::AutoPurge;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::BlobId;
@@ -67,9 +68,10 @@ pub(super) async fn create(
     let set = async {
         database.settings().set_revs_limit(settings.revs_limit).await?;
         database.settings().set_purged_infos_limit(settings.purged_infos_limit).await?;
-        match &settings.auto_purge {
-            Some(period) => database.settings().set_auto_purge(Some(period.clone())).await,
-            None => Ok(()),
+        let wanted = AutoPurge { period: settings.auto_purge.clone(), expires_at: settings.expires_at.clone() };
+        match wanted == AutoPurge::default() {
+            true => Ok(()),
+            false => database.settings().set_retention(wanted).await,
         }
     };
     if let Err(error) = set.await {

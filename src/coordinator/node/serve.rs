@@ -21,11 +21,11 @@ use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::calls::{
     Awaits, Blob, ClearTimes, Collect, CollectableOf, CollectionCall, CollectionQuestion, Compact, Confirm, CopyCall,
-    CopyOp, CountOf, Decide, DesignVersion, Digests, Epochs, Expects, Fetch, FetchSome, GroupsOf, HeaderOf, Holds,
-    Info, KeepViews, List, LocalList, LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose, PurgeInfos,
-    ReplicaCall, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf, Split, Stage,
-    StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp,
-    ViewQuestion, Wait,
+    CopyOp, CountOf, Decide, DesignVersion, Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, GroupsOf, HeaderOf,
+    Holds, Info, KeepViews, List, LocalList, LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose,
+    PurgeInfos, ReplicaCall, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf,
+    Split, Stage, StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor, UpdateView, View, ViewCall, ViewFailure,
+    ViewOp, ViewQuestion, Wait,
 };
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -399,6 +399,7 @@ impl Serving<'_> {
                 let keep = views.into_iter().map(Signature).collect();
                 answer::<KeepViews>(self.database.context.indexes.clean_up(shard, &keep).await)
             }
+            CopyOp::Expiry(call) => answer::<ExpiryOf>(self.database.expiry().tell(self.range, self.copy, call).await),
             op => self.bytes(op).await,
         }
     }

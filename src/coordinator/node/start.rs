@@ -45,7 +45,8 @@ impl Coordinator {
         let peers = peers.unwrap_or_else(|| Arc::new(Alone::new(&node)));
         let epochs = NodeEpochs::open(&env, &storage).await?;
         let context = Arc::new(Context::new(env, config, storage, peers, (&node, epochs), follow::follow_map));
-        let coordinator = Arc::new(Coordinator { context, cache: Arc::default(), forgets: Arc::default() });
+        let (cache, forgets, expires) = (Arc::default(), Arc::default(), Arc::default());
+        let coordinator = Arc::new(Coordinator { context, cache, forgets, expires });
         coordinator.load().await?;
         coordinator.load_rebuilds().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
@@ -65,6 +66,7 @@ impl Coordinator {
         coordinator.watch_room();
         coordinator.keep_compacting();
         coordinator.keep_collecting();
+        coordinator.keep_expiring();
         coordinator.keep_resharding().await?;
         coordinator.keep_voting().await?;
         coordinator.keep_moving();

@@ -90,6 +90,7 @@ impl Queries<'_> {
                 }
             }
         }
+        keep.extend(self.known.expires_at().map(|member| Definition::expiry(&member).signature));
         for range in self.ranges() {
             for copy in self.replicas().primaries(&self.layout(), range).await? {
                 match copy {

@@ -166,8 +166,9 @@ impl Coordinator {
             loop {
                 env.sleep(limits::COMPACTION_PAUSE).await;
                 let Some(coordinator) = weak.upgrade() else { return };
-                // Here, for it takes no task of its own until somebody asks for it.
+                // Here, for they take no task of their own until somebody asks for it.
                 coordinator.keep_collecting();
+                coordinator.keep_expiring();
                 let _run = worker.begin();
                 coordinator.compact_what_is_due().await;
             }

@@ -117,6 +117,8 @@ pub struct Coordinator {
     pub(in crate::coordinator) cache: Arc<RwLock<Cache>>,
     /// Whether the task runs that forgets tombstones.
     pub(in crate::coordinator) forgets: Arc<AtomicBool>,
+    /// Whether the task runs that deletes documents which have ended.
+    pub(in crate::coordinator) expires: Arc<AtomicBool>,
 }
 
 impl Coordinator {
@@ -125,6 +127,13 @@ impl Coordinator {
     pub(in crate::coordinator) fn shortest_tombstone_age(&self, usual: Option<Duration>) -> Option<Duration> {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         cache.names.values().filter_map(|entry| entry.known.tombstone_age(usual)).min()
+    }
+
+    /// The databases whose documents can end.
+    pub(in crate::coordinator) fn expiring(&self) -> Vec<String> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let expires = cache.names.iter().filter(|(_, entry)| entry.known.expires_at().is_some());
+        expires.map(|(name, _)| name.clone()).collect()
     }
 
     /// Fills the cache from the store in bounded steps.

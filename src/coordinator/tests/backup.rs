@@ -54,7 +54,8 @@ async fn content(database: &Arc<Database>) -> BTreeMap<String, String> {
             out.insert(format!("purge of {}", info.id.as_str()), format!("{:?}", info.revs));
         }
     }
-    out.insert("settings".to_owned(), format!("{:?} {}", database.security(), database.revs_limit()));
+    let times = (database.known.auto_purge(), database.known.expires_at());
+    out.insert("settings".to_owned(), format!("{:?} {} {times:?}", database.security(), database.revs_limit()));
     out
 }
 
@@ -80,6 +81,8 @@ async fn rich() -> (World, Arc<Coordinator>, Arc<Database>) {
         database.writer().write_one(request("forked", &text), options).await.unwrap();
     }
     database.settings().set_revs_limit(77).await.unwrap();
+    let (period, expires_at) = (Some("9_d".to_owned()), Some("ends".to_owned()));
+    database.settings().set_retention(AutoPurge { period, expires_at }).await.unwrap();
     (world, coordinator, database)
 }
 

@@ -1,6 +1,7 @@
 //! Several coordinators over a network that can be cut.
 
 mod breaks;
+mod expiry;
 mod gone;
 mod joins;
 pub(super) mod late;

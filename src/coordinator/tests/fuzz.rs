@@ -8,9 +8,9 @@ use bytes::Bytes;
 use super::*;
 use crate::coordinator::node::serve::CopyService;
 use crate::coordinator::replica::calls::{
-    Awaits, Changes, Compact, CopyCall, CopyOp, DesignVersion, Digests, Epochs, Fetch, FetchSome, Holds, Info,
-    KeepViews, Local, LocalList, LocalRegisters, LocalSet, Merge, Purge, PurgeInfos, PurgesShared, Resume, Select,
-    Split, Stage, StageFinish, StageWrite, Status, SummaryOf, TakenInOf,
+    Awaits, Changes, Compact, CopyCall, CopyOp, DesignVersion, Digests, Epochs, ExpiryOf, Fetch, FetchSome, Holds,
+    Info, KeepViews, Local, LocalList, LocalRegisters, LocalSet, Look, Merge, Purge, PurgeInfos, PurgesShared, Resume,
+    Select, Split, Stage, StageFinish, StageWrite, Status, SummaryOf, TakenInOf,
 };
 use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::message::{ChangesCall, decode, encode};
@@ -122,6 +122,7 @@ fn calls(instance: &str) -> Vec<Bytes> {
         PurgesShared(vec![(1, 2)]).into(),
         Awaits(1).into(),
         Holds(Vec::new()).into(),
+        ExpiryOf { look: Some(Look { upto: 7, counts: true }) }.into(),
     ];
     let call = |(at, op): (usize, CopyOp)| {
         let (db, instance) = ("db".to_owned(), instance.to_owned());
@@ -136,6 +137,7 @@ fn fuzz_calls_to_copies() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (_world, coordinator, database) = runtime.block_on(database(1));
     runtime.block_on(put(&database, "a", "{}"));
+    runtime.block_on(database.settings().set_retention(super::expiry::ends())).unwrap();
     let service = CopyService(Arc::downgrade(&coordinator));
     let words =
         ["Fetch", "Changes", "Split", "Digests", "Unbounded", "Included", "_local/x", "_design/x", "\0", "\u{7f}"];

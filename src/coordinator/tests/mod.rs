@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod convergence;
 mod documents;
+mod expiry;
 mod feeds;
 mod find;
 mod fuzz;

@@ -6,7 +6,7 @@ use crate::coordinator::{ReadOperations, WriteOperations};
 const VALIDATOR: &str = r#"{"validate_doc_update":"function(n,o,u){ if (n.v === 'no') throw({forbidden: [o && o.v, u.name, u.db, n._rev || null]}); }"}"#;
 
 async fn attempt(database: &Arc<Database>, name: &str, text: &str) -> Result<Revision, WriteError> {
-    let caller = Arc::new(Caller { name: Some("joe".to_owned()), roles: Vec::new() });
+    let caller = Arc::new(Caller { name: Some("joe".to_owned()), ..Caller::default() });
     let options = WriteOptions { caller, ..WriteOptions::default() };
     database.writer().write_one(request(name, text), options).await.map(|done| done.rev)
 }

@@ -205,6 +205,8 @@ pub enum TokenError {
 pub enum SettingError {
     /// `deleted_document_ttl` of `_auto_purge` is no period.
     IllegalPeriod,
+    /// `expires_at` of `_auto_purge` is no name that an ordinary member of a document can have.
+    IllegalMember,
     /// `_revs_limit` or `_purged_infos_limit` is no positive integer.
     IllegalLimit,
     /// The security object has a wrong shape; the reason names the part.

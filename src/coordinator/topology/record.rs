@@ -156,6 +156,9 @@ pub(in crate::coordinator) struct Settings {
     /// How long tombstones are kept, see [`Period`]; `None`: as the node's configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_purge: Option<String>,
+    /// The member of documents that says when they end; `None`: they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     #[serde(default)]
     pub stamps: Stamps,
 }
@@ -173,6 +176,9 @@ pub(in crate::coordinator) struct Stamps {
     /// version have no such one.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub auto_purge: Stamp,
+    /// Left out as the one before.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub expires_at: Stamp,
 }
 
 fn is_unset(stamp: &Stamp) -> bool {
@@ -186,13 +192,15 @@ impl Stamps {
             || self.revs_limit > other.revs_limit
             || self.purged_infos_limit > other.purged_infos_limit
             || self.auto_purge > other.auto_purge
+            || self.expires_at > other.expires_at
     }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (revs_limit, purged_infos_limit) = (limits::REVS_LIMIT, limits::PURGED_INFOS_LIMIT);
-        Settings { security: None, revs_limit, purged_infos_limit, auto_purge: None, stamps: Stamps::default() }
+        let stamps = Stamps::default();
+        Settings { security: None, revs_limit, purged_infos_limit, auto_purge: None, expires_at: None, stamps }
     }
 }
 
@@ -211,6 +219,9 @@ impl Settings {
         }
         if other.stamps.auto_purge > self.stamps.auto_purge {
             (self.auto_purge, self.stamps.auto_purge) = (other.auto_purge, other.stamps.auto_purge);
+        }
+        if other.stamps.expires_at > self.stamps.expires_at {
+            (self.expires_at, self.stamps.expires_at) = (other.expires_at, other.stamps.expires_at);
         }
     }
 }
@@ -481,28 +492,30 @@ pub(in crate::coordinator) struct LiveSettings {
     pub revs_limit: u64,
     pub purged_infos_limit: u64,
     pub auto_purge: Option<Arc<str>>,
+    pub expires_at: Option<Arc<str>>,
     pub stamps: Stamps,
 }
 
 impl From<LiveSettings> for Settings {
     fn from(live: LiveSettings) -> Self {
-        let LiveSettings { security, revs_limit, purged_infos_limit, auto_purge, stamps } = live;
+        let LiveSettings { security, revs_limit, purged_infos_limit, auto_purge, expires_at, stamps } = live;
         let security = security.map(|text| String::from_utf8_lossy(&text).into_owned());
-        let auto_purge = auto_purge.map(|text| text.to_string());
-        Settings { security, revs_limit, purged_infos_limit, auto_purge, stamps }
+        let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
+        let (auto_purge, expires_at) = (text(auto_purge), text(expires_at));
+        Settings { security, revs_limit, purged_infos_limit, auto_purge, expires_at, stamps }
     }
 }
 
 impl From<Settings> for LiveSettings {
     fn from(settings: Settings) -> Self {
-        let Settings { security, revs_limit, purged_infos_limit, auto_purge, stamps } = settings;
+        let Settings { security, revs_limit, purged_infos_limit, auto_purge, expires_at, stamps } = settings;
         // Most databases keep the default: one copy of its text serves a hundred thousand of them.
         let text = |text: String| match text == ADMINS_ONLY {
             true => Bytes::from_static(ADMINS_ONLY.as_bytes()),
             false => Bytes::from(text),
         };
-        let auto_purge = auto_purge.map(Arc::from);
-        LiveSettings { security: security.map(text), revs_limit, purged_infos_limit, auto_purge, stamps }
+        let (auto_purge, expires_at) = (auto_purge.map(Arc::from), expires_at.map(Arc::from));
+        LiveSettings { security: security.map(text), revs_limit, purged_infos_limit, auto_purge, expires_at, stamps }
     }
 }
 
@@ -514,6 +527,11 @@ impl Known {
     /// How long tombstones are kept here; `None`: as the node's configuration says.
     pub fn auto_purge(&self) -> Option<Arc<str>> {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).auto_purge.clone()
+    }
+
+    /// The member of documents that says when they end; `None`: they do not.
+    pub fn expires_at(&self) -> Option<Arc<str>> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).expires_at.clone()
     }
 
     /// How old tombstones are when they may be collected; `None`: they never may. `usual` is what the node's
@@ -627,6 +645,7 @@ pub(in crate::coordinator) enum Part {
     RevsLimit,
     PurgedInfosLimit,
     AutoPurge,
+    ExpiresAt,
 }
 
 #[cfg(test)]
@@ -655,6 +674,7 @@ mod tests {
                 revs_limit: 7,
                 purged_infos_limit: 8,
                 auto_purge: Some("3_hour".to_owned()),
+                expires_at: Some("ends".to_owned()),
                 stamps: Stamps { security: Stamp { counter: 3, by: 4 }, ..Stamps::default() },
             },
         }
@@ -687,6 +707,9 @@ mod tests {
         let other = Settings { auto_purge: Some("1_d".to_owned()), ..Settings::default() };
         own.merge(Settings { stamps: Stamps { auto_purge: at(1), ..Stamps::default() }, ..other });
         assert_eq!(own.auto_purge.as_deref(), Some("1_d"));
+        let other = Settings { expires_at: Some("ends".to_owned()), ..Settings::default() };
+        own.merge(Settings { stamps: Stamps { expires_at: at(1), ..Stamps::default() }, ..other });
+        assert_eq!((own.auto_purge.as_deref(), own.expires_at.as_deref()), (Some("1_d"), Some("ends")));
         assert!(own.stamps.any_above(&Stamps::default()) && !own.stamps.any_above(&own.stamps));
     }
 
@@ -694,7 +717,7 @@ mod tests {
     #[test]
     fn what_was_never_set_takes_no_bytes() {
         let text = serde_json::to_string(&Settings::default()).unwrap();
-        assert!(!text.contains("auto_purge"), "{text}");
+        assert!(!text.contains("auto_purge") && !text.contains("expires_at"), "{text}");
     }
 
     #[test]

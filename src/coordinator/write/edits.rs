@@ -24,6 +24,7 @@ use crate::document::json::Object;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
+use crate::index::End;
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::shard::{self, Edit, EditAttachment, EditOp, Fetched, LocalDocument, Want};
@@ -200,6 +201,7 @@ impl Writer<'_> {
         if id.is_local() {
             return local_number(draft.rev.as_ref()).map(|_| ());
         }
+        self.check_end(request, options)?;
         let expected = draft.attachments.iter().filter(|a| matches!(a.data, DraftData::Follows { .. })).count();
         if expected != follows.len() {
             let reason = format!("{expected} attachments should follow, {} did", follows.len());
@@ -213,6 +215,24 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a document that is to end at what is no time: it would never end. Revisions made elsewhere are taken as
+    /// they are, or a replication would lose them.
+    fn check_end(
+        self,
+        WriteRequest { id, draft, .. }: &WriteRequest,
+        options: &WriteOptions,
+    ) -> Result<(), WriteError> {
+        if !options.new_edits || draft.deleted || id.is_design() {
+            return Ok(());
+        }
+        let Some(member) = self.known.expires_at() else { return Ok(()) };
+        if End::of(&draft.body, &member) != End::Unreadable {
+            return Ok(());
+        }
+        let reason = format!("Document member '{member}' isn't a time in whole seconds since 1970");
+        Err(DraftError::new(DraftErrorKind::DocValidation, reason).into())
     }
 
     /// Refuses the request when a stub names what its parent does not have. The shard checks again when it decides;

@@ -9,7 +9,7 @@ pub mod maintenance;
 pub(super) mod others;
 mod partition_limit;
 pub(super) mod primary;
-pub(super) mod settings;
+pub mod settings;
 pub(super) mod spread;
 pub(super) mod validate;
 
@@ -26,6 +26,6 @@ database_operations! {
     locals: Locals;
     /// Purges, missing revisions, flushes.
     maintenance: Maintenance;
-    /// Settings that can change: the security object and the limits.
+    /// Settings that can change: the security object, the limits, and what goes by time.
     settings: DatabaseSettings;
 }

@@ -1,5 +1,5 @@
-//! Settings of a database that can change: its security object, its limits and how long it
-//! keeps tombstones, the same on all nodes.
+//! Settings of a database that can change: its security object, its limits, how long it keeps tombstones and which
+//! member says when documents end; the same on all nodes.
 //!
 //! Every node keeps the whole record. A changed setting gets a stamp above the one it had; of two stamps the higher
 //! counts, wherever they meet. A change begins when a majority of the nodes that hold replicas could be asked, and is
@@ -18,9 +18,19 @@ use crate::coordinator::topology::record::{self, Part, Record, Settings};
 use crate::coordinator::write::DatabaseSettings;
 use crate::document::json::Object;
 use crate::document::security;
+use crate::limits;
 use crate::shard::{ShardError, Stamp};
 use crate::storage::{View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
+
+/// What `_auto_purge` of a database holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutoPurge {
+    /// How long tombstones are kept, see [`Period`]; `None`: as the node's configuration says.
+    pub period: Option<String>,
+    /// The member of documents that says when they end; `None`: they do not.
+    pub expires_at: Option<String>,
+}
 
 impl Settings {
     fn stamp_mut(&mut self, part: Part) -> &mut Stamp {
@@ -29,6 +39,7 @@ impl Settings {
             Part::RevsLimit => &mut self.stamps.revs_limit,
             Part::PurgedInfosLimit => &mut self.stamps.purged_infos_limit,
             Part::AutoPurge => &mut self.stamps.auto_purge,
+            Part::ExpiresAt => &mut self.stamps.expires_at,
         }
     }
 }
@@ -39,33 +50,49 @@ impl DatabaseSettings<'_> {
         let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
         security::read(object).map_err(illegal)?;
         let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
-        self.change_settings(Part::Security, move |settings| settings.security = Some(text)).await
+        self.change_settings(&[Part::Security], move |settings| settings.security = Some(text)).await
     }
 
     /// Sets [`Database::revs_limit`]; 0 is refused.
     pub async fn set_revs_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(Part::RevsLimit, move |settings| settings.revs_limit = limit).await
+        self.change_settings(&[Part::RevsLimit], move |settings| settings.revs_limit = limit).await
     }
 
     /// Sets [`Database::purged_infos_limit`]; 0 is refused.
     pub async fn set_purged_infos_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
+        self.change_settings(&[Part::PurgedInfosLimit], move |settings| settings.purged_infos_limit = limit).await
     }
 
     /// Sets how long tombstones are kept, see [`Period`]; `None`: as the node's configuration says.
     pub async fn set_auto_purge(self, period: Option<String>) -> Result<(), SettingError> {
+        let expires_at = self.known.expires_at().map(|member| member.to_string());
+        self.set_retention(AutoPurge { period, expires_at }).await
+    }
+
+    /// Sets all that `_auto_purge` holds, in one step.
+    pub async fn set_retention(self, wanted: AutoPurge) -> Result<(), SettingError> {
+        let AutoPurge { period, expires_at } = wanted;
         if period.as_deref().is_some_and(|text| Period::parse(text).is_none()) {
             return Err(SettingError::IllegalPeriod);
         }
-        self.change_settings(Part::AutoPurge, move |settings| settings.auto_purge = period).await
+        if expires_at.as_deref().is_some_and(|name| !is_ordinary_member(name)) {
+            return Err(SettingError::IllegalMember);
+        }
+        // A part that stays gets no stamp: nodes of a version that does not know it would never have the same.
+        let parts = match expires_at.as_deref() == self.known.expires_at().as_deref() {
+            true => &[Part::AutoPurge][..],
+            false => &[Part::AutoPurge, Part::ExpiresAt],
+        };
+        let change = move |settings: &mut Settings| (settings.auto_purge, settings.expires_at) = (period, expires_at);
+        self.change_settings(parts, change).await
     }
 
     /// Changes the record durably, here and on the other nodes.
     pub(in crate::coordinator) async fn change_settings(
         self,
-        part: Part,
+        parts: &'static [Part],
         change: impl FnOnce(&mut Settings) + Send + 'static,
     ) -> Result<(), SettingError> {
         let holders = self.holders();
@@ -76,8 +103,10 @@ impl DatabaseSettings<'_> {
         let by = self.context.tag;
         self.change_record(move |settings| {
             change(settings);
-            let stamp = settings.stamp_mut(part);
-            *stamp = Stamp { counter: stamp.counter + 1, by };
+            for part in parts {
+                let stamp = settings.stamp_mut(*part);
+                *stamp = Stamp { counter: stamp.counter + 1, by };
+            }
         })
         .await?;
         self.tell_settings(&holders).await
@@ -150,6 +179,11 @@ impl DatabaseSettings<'_> {
         };
         self.context.storage.committer().submit(job).await.map_err(ShardError::from)?
     }
+}
+
+/// Whether documents can have a member of that name on every server: those with `_` are refused by CouchDB.
+fn is_ordinary_member(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('_') && name.len() <= limits::EXPIRY_MEMBER_BYTES
 }
 
 fn check_limit(limit: u64) -> Result<(), SettingError> {

@@ -173,18 +173,31 @@ impl Transfer<'_> {
         self.auto_purge(done).await
     }
 
-    /// Gives the database the period for which deleted documents are kept, where the source has one. CouchDB up to 3.5
-    /// takes the name for that of a document, and refuses it.
+    /// Gives the database the period for which deleted documents are kept, and the member that says when documents end,
+    /// where the source has them. CouchDB up to 3.5 takes the name for that of a document, and refuses it; later ones
+    /// refuse the member, which is settee's.
     async fn auto_purge(&self, done: &mut Done) -> Result<()> {
         const SETTING: &str = "_auto_purge";
-        let period = |answer: Option<Value>| answer?.as_object()?.get("deleted_document_ttl").cloned();
-        let Some(wanted) = period(self.source.setting_of_some(self.name, SETTING).await?) else { return Ok(()) };
+        let told = self.source.setting_of_some(self.name, SETTING).await?;
+        let member = |told: &Option<Value>, name: &str| told.as_ref()?.as_object()?.get(name).cloned();
+        let set = |told: &Option<Value>| -> Object {
+            let names = ["deleted_document_ttl", "expires_at"];
+            names.into_iter().filter_map(|name| Some((name.to_owned(), member(told, name)?))).collect()
+        };
+        let mut wanted = set(&told);
+        if wanted.is_empty() {
+            return Ok(());
+        }
         let there = self.target.setting_of_some(self.name, SETTING).await?;
         if there.is_none() {
             done.notes.push(format!("{SETTING} is unknown to the target"));
-        } else if period(there).as_ref() != Some(&wanted) {
-            let body = Object::from_iter([("deleted_document_ttl".to_owned(), wanted)]);
-            self.target.set(self.name, SETTING, &Value::Object(body)).await?;
+            return Ok(());
+        }
+        if member(&there, "settee").is_none() && wanted.remove("expires_at").is_some() {
+            done.notes.push(format!("expires_at of {SETTING} is unknown to the target"));
+        }
+        if !wanted.is_empty() && set(&there) != wanted {
+            self.target.set(self.name, SETTING, &Value::Object(wanted)).await?;
         }
         Ok(())
     }

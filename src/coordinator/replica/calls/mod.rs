@@ -16,6 +16,7 @@ mod collection;
 mod convergence;
 mod documents;
 mod edits;
+mod expiry;
 mod indexes;
 mod locals;
 mod purges;
@@ -45,6 +46,7 @@ pub(in crate::coordinator) use convergence::{
 };
 pub(in crate::coordinator) use documents::{Fetch, FetchSome, List, Select, SummaryOf};
 pub(in crate::coordinator) use edits::{Decide, Merge};
+pub(in crate::coordinator) use expiry::{Expiring, ExpiryOf, Look};
 pub(in crate::coordinator) use indexes::{
     CountOf, GroupsOf, HeaderOf, KeepViews, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion,
     SelectedOf, SizeOf, TypedAnswer, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion,
@@ -145,6 +147,8 @@ table! {
         // Tombstone collection: the answer is that of the question inside.
         #[serde(rename = "Forget")]
         Collect(Collect) => (),
+        // Documents that end.
+        Expiry(ExpiryOf) => Expiring,
     }
 }
 
@@ -229,8 +233,8 @@ mod tests {
         assert!(decode::<CopyCall>(b"\x93junk").is_err());
     }
 
-    /// The operations as they are written on the wire since version 6, some of them since version 7, without the types
-    /// of this module.
+    /// The operations as they are written on the wire since version 6, some of them since a later one, without the
+    /// types of this module.
     #[derive(Serialize)]
     enum Written {
         Fetch(Vec<(DocId, Want)>),
@@ -306,6 +310,15 @@ mod tests {
         Forget(WrittenCollection),
         ClearTimes,
         TimesOf,
+        Expiry {
+            look: Option<WrittenLook>,
+        },
+    }
+
+    #[derive(Serialize)]
+    struct WrittenLook {
+        upto: u64,
+        counts: bool,
     }
 
     #[derive(Serialize)]
@@ -402,6 +415,11 @@ mod tests {
             (Written::PurgesShared(vec![(1, 2)]), PurgesShared(vec![(1, 2)]).into()),
             (Written::Awaits(8), Awaits(8).into()),
             (Written::Holds(Vec::new()), Holds(Vec::new()).into()),
+            (Written::Expiry { look: None }, ExpiryOf { look: None }.into()),
+            (
+                Written::Expiry { look: Some(WrittenLook { upto: 7, counts: true }) },
+                ExpiryOf { look: Some(Look { upto: 7, counts: true }) }.into(),
+            ),
             (Written::Forget(WrittenCollection::Tell), collect(Tell.into())),
             (Written::Forget(WrittenCollection::Open), collect(Open.into())),
             (Written::Forget(WrittenCollection::Shadows(Some(id()))), collect(Markers(Some(id())).into())),

@@ -142,7 +142,7 @@ pub fn options(request: &Request) -> Result<WriteOptions> {
 
 /// Who asks, as validation functions see it.
 fn caller(request: &Request) -> Arc<Caller> {
-    Arc::new(Caller { name: request.user.name.clone(), roles: request.user.roles.clone() })
+    Arc::new(Caller { name: request.user.name.clone(), roles: request.user.roles.clone(), ..Caller::default() })
 }
 
 fn is_batch(query: &Query) -> bool {
