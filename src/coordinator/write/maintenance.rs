@@ -10,7 +10,7 @@ use crate::coordinator::replica::range_copy::{RangeCopy, is_away};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::replica::token::{self, Held, Mark};
 use crate::coordinator::topology::error::{ReadError, SettingError};
-use crate::coordinator::topology::quorum::Written;
+use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::Maintenance;
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
@@ -38,6 +38,15 @@ pub struct PurgeInfo {
 
 /// What a purge removed of each document, and on how many copies.
 pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
+
+/// What a copy answers to a purge: the revisions of each document that it removed.
+type PurgeAnswer = (RangeCopy, Result<Vec<Vec<Revision>>, ShardError>);
+
+/// Purges on copies at once.
+async fn purge_on(copies: Vec<RangeCopy>, items: &[(DocId, Vec<Revision>)]) -> Vec<PurgeAnswer> {
+    let answers = join_all(copies.iter().map(|copy| copy.purge(items.to_vec()))).await;
+    copies.into_iter().zip(answers).collect()
+}
 
 /// What to tell of a purge that failed in some ranges. That the database is gone is told only where no range was
 /// purged, as far as is known: it says that nothing was done.
@@ -141,25 +150,49 @@ impl Maintenance<'_> {
         items: Vec<(DocId, Vec<Revision>)>,
     ) -> Result<(Vec<Vec<Revision>>, Written, token::Written), ShardError> {
         let writers = layout.writers(range, &self.context.node);
-        let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
-        let mut failed = ShardError::NoCopy { copies: count };
-        for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
+        let counted = layout.placed.copies(range);
+        let (mut copies, mut filled) = (Vec::with_capacity(writers.len()), Vec::new());
+        let mut failed = ShardError::NoCopy { copies: writers.len() };
+        for (at, node) in writers.iter().enumerate().filter(|(_, node)| self.context.rank(node).is_some()) {
             match self.replicas().copy_on(layout, range, node).await {
-                Ok(copy) => copies.push(copy),
+                Ok(copy) if at < counted => copies.push(copy),
+                Ok(copy) => filled.push(copy),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error),
                 // One that cannot be opened is as one that is away: the others purge.
                 Err(error) => failed = no_answer(failed, error),
             }
         }
+        let mut answers = purge_on(copies, &items).await;
+        // A copy that is being filled hears of purges from those that count, and they hear of none from there: it must
+        // not purge what all of them go on to hold.
+        if answers.iter().any(|(_, answer)| answer.is_ok()) {
+            answers.extend(purge_on(filled, &items).await);
+        }
         let mut tally = layout.tally(range, None);
-        for _ in copies.len()..count {
+        for _ in answers.len()..writers.len() {
             tally.refused();
             self.context.lagging(&self.name);
         }
-        let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
+        let (purged, removed) = self.count_purges(answers, (&mut tally, &mut failed), items.len());
+        let written = tally.written().ok_or(failed)?;
+        // A purge is no change: the one that reads the changes of a copy up to where it stands now may not have it.
+        let replica_positions = join_all(purged.iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
+        let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
+        let held = token::Written { range: layout.map.range(range), held };
+        Ok((removed, written, held))
+    }
+
+    /// Counts what copies answered to a purge of so many documents: those that purged, and the revisions of each
+    /// document that one of them removed. `failed`: why it failed, if it did.
+    fn count_purges(
+        self,
+        answers: Vec<PurgeAnswer>,
+        (tally, failed): (&mut Tally, &mut ShardError),
+        documents: usize,
+    ) -> (Vec<RangeCopy>, Vec<Vec<Revision>>) {
+        let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); documents];
         let (mut silent, mut purged) = (None, Vec::new());
-        let answers = join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await;
-        for (copy, answer) in copies.iter().zip(answers) {
+        for (copy, answer) in answers {
             match answer {
                 Ok(revs) => {
                     purged.push(copy);
@@ -174,22 +207,16 @@ impl Maintenance<'_> {
                         silent = Some(error.clone());
                     }
                     let is_last_word = matches!(error, ShardError::Dropped | ShardError::Moved);
-                    failed = if is_last_word { error } else { no_answer(failed, error) };
+                    *failed = if is_last_word { error } else { no_answer(failed.clone(), error) };
                     tally.silent();
                 }
             }
         }
-        if failed == ShardError::Dropped {
+        if let (ShardError::Dropped, Some(silent)) = (&*failed, silent) {
             // A copy that did not answer may have purged all the same.
-            failed = silent.unwrap_or(failed);
+            *failed = silent;
         }
-        let written = tally.written().ok_or(failed)?;
-        // A purge is no change: the one that reads the changes of a copy up to where it stands now may not have it.
-        let replica_positions =
-            join_all(purged.into_iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
-        let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
-        let held = token::Written { range: layout.map.range(range), held };
-        Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written, held))
+        (purged, removed.into_iter().map(|revs| revs.into_iter().collect()).collect())
     }
 
     /// The purges that are still on record.
