@@ -165,6 +165,30 @@ async fn a_rebalance_is_shown_and_ended_on_any_node() {
     eventually(|| async { other.moves_under_way().len() == 1 }).await;
 }
 
+/// It purged alone, the copy that counts never heard of that, and the move never ended.
+#[tokio::test]
+async fn a_copy_that_is_being_filled_purges_nothing_by_itself() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 1).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", None).await.unwrap().rev;
+    let holder = (0..3).find(|at| holders(&cluster, 0)[0][0] == cluster.network.names[*at]).unwrap();
+    cluster.cut(&[holder]);
+    let drain = RebalanceRequest { drain: [cluster.network.names[holder].clone()].into(), ..Default::default() };
+    let others = [(holder + 1) % 3, (holder + 2) % 3];
+    cluster.nodes[others[0]].coordinator.rebalance(drain);
+    for at in others {
+        eventually(|| async { cluster.nodes[at].coordinator.moves_under_way().len() == 1 }).await;
+        let refused = cluster.db(at).maintenance().purge(vec![(id("a"), vec![rev.clone()])]).await;
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    cluster.heal().await;
+    eventually(|| async { cluster.nodes[others[0]].coordinator.rebalances().await.is_empty() }).await;
+    still(&cluster).await;
+    assert!(cluster.db(others[0]).documents().fetch(&id("a"), Want::Winner).await.unwrap().is_some());
+    let purged = cluster.db(others[0]).maintenance().purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap();
+    assert_eq!(purged.0, [(id("a"), vec![rev])]);
+}
+
 /// They went on for ever: each brought back what the other one had moved away.
 #[tokio::test]
 async fn of_two_nodes_that_are_asked_to_empty_each_other_the_one_that_was_asked_later_goes_on() {
