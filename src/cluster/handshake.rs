@@ -35,7 +35,7 @@ const MAGIC: &[u8] = b"settee";
 /// field, or one more kind of call, raises the highest: older builds pass over what they do not know, or refuse that
 /// call. A message of another form raises both, so that a build which would fail at each such message is refused at the
 /// greeting, with words in both logs.
-const VERSIONS: (u8, u8) = (4, 8);
+const VERSIONS: (u8, u8) = (4, 9);
 /// The first version whose nodes take bodies above `limits::CLUSTER_OLD_BODY_BYTES`.
 const LARGE_BODIES: u8 = 6;
 /// The first version whose proofs cover the TLS connection.

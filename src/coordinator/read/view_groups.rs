@@ -1,15 +1,16 @@
 //! Groups of a view with built-in reductions, merged over the ranges: each range reduces its own rows
-//! (`index/groups.rs`), and this module combines the parts of a group. Groups of several keys are read together. What
-//! one read of a range returns is one state of its index.
+//! (`index/groups.rs`), and this module combines the parts of a group. Groups of several keys are read together. All
+//! that is read of a range is one state of its index (`view_state.rs`).
 
 use std::collections::VecDeque;
 
 use crate::coordinator::read::view::{ViewError, ViewRows};
 use crate::coordinator::read::view_reads;
 use crate::coordinator::read::view_reduce::GroupRow;
-use crate::index::{GroupBy, GroupPart, Grouping, InvalidValue, Places, Reduce};
+use crate::index::{GroupBy, GroupPart, Grouping, Hold, InvalidValue, Places, Reduce, StateOf};
 use crate::limits;
 use crate::storage::Direction;
+use crate::world::buggify::capped;
 
 /// The groups of one range, for the spans that are read together.
 pub(in crate::coordinator) struct GroupLane {
@@ -75,20 +76,24 @@ impl ViewRows {
     /// Reads groups where a range has none at hand.
     async fn fill_groups(&mut self, by: &GroupBy) -> Result<(), ViewError> {
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
+        let most = capped("view: groups of a range read at once", limits::GROUPS_AT_ONCE);
         // Every range may have a part of every group.
-        let limit = wanted.clamp(1, limits::GROUPS_AT_ONCE);
-        let empty = self
-            .group_range_cursors
-            .iter()
-            .zip(&self.seats)
-            .enumerate()
-            .filter(|(_, (range_cursor, _))| range_cursor.groups.is_empty());
-        let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
-        let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
-        for (at, page) in view_reads::groups(reads, by, limit).await {
+        let limit = wanted.clamp(1, most);
+        let hold = Hold { more: !self.spans.is_empty(), enough: wanted <= limit };
+        let read = |(at, range_cursor): (usize, &GroupLane)| {
+            let of = self.state_of(at, StateOf::First(hold));
+            (at, &self.seats[at].view, range_cursor.rest.clone(), of)
+        };
+        let cursors = self.group_range_cursors.iter().enumerate();
+        let empty = cursors.filter(|(_, cursor)| cursor.groups.is_empty() && !cursor.rest.is_empty());
+        let reads = empty.map(read).collect();
+        for (at, page) in view_reads::groups(reads, by, limit, hold).await {
             match page {
-                Ok(page) => self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest },
-                Err(error) => self.go_elsewhere(at, error).await?,
+                Ok(page) => {
+                    self.took(at, page.held, page.rest.is_empty());
+                    self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
+                }
+                Err(error) => self.lost(at, error).await?,
             }
         }
         Ok(())
