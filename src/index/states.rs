@@ -129,7 +129,7 @@ impl HeldStates {
 
     /// Takes a state in, if there is room for it; answers its number.
     fn keep(self: &Arc<Self>, index: &ViewIndex, lasting: LastingView, state: Option<State>) -> Option<u64> {
-        self.give_up(|state, used, now| is_over(state, used, now));
+        self.give_up(is_over);
         let (number, now) = (self.env.random_u64(), self.env.now());
         let mut table = lock(&self.table);
         let most = capped("index: states that a node holds", self.most);
@@ -161,7 +161,7 @@ impl HeldStates {
             loop {
                 env.sleep(limits::HELD_STATE_CHECK).await;
                 let Some(states) = weak.upgrade() else { return };
-                states.give_up(|state, used, now| is_over(state, used, now));
+                states.give_up(is_over);
                 let mut table = lock(&states.table);
                 if table.states.is_empty() {
                     table.is_watched = false;

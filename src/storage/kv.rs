@@ -157,7 +157,7 @@ pub trait View {
 }
 
 /// A picture of some keys that stays as it is. While it lives the store file grows, because it cannot use the space
-/// again of what was changed since, and is not closed or made smaller: whoever holds one bounds how long.
+/// again of what was changed since, and is not closed or made smaller: its holder bounds how long.
 pub struct LastingView {
     /// To be read within the keys that were asked for.
     pub view: Box<dyn View + Send + Sync>,

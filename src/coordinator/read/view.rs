@@ -700,7 +700,8 @@ impl ViewRows {
         let read = |(at, cursor): (usize, &RangeCursor)| (at, &self.seats[at].view, cursor.rest.clone());
         let pages = match self.is_reduced() {
             true => {
-                let of = |(at, view, rest)| (at, view, rest, self.state_of(at, StateOf::First(hold)));
+                let of =
+                    |(at, view, rest): (usize, _, _)| (at, view, rest, self.seats[at].state_of(StateOf::First(hold)));
                 view_reads::rows_of_state(empty.map(read).map(of).collect(), direction, limit).await
             }
             false => view_reads::rows(empty.map(read).collect(), direction, limit).await,

@@ -81,7 +81,7 @@ impl ViewRows {
         let limit = wanted.clamp(1, most);
         let hold = Hold { more: !self.spans.is_empty(), enough: wanted <= limit };
         let read = |(at, range_cursor): (usize, &GroupLane)| {
-            let of = self.state_of(at, StateOf::First(hold));
+            let of = self.seats[at].state_of(StateOf::First(hold));
             (at, &self.seats[at].view, range_cursor.rest.clone(), of)
         };
         let cursors = self.group_range_cursors.iter().enumerate();

@@ -1,13 +1,13 @@
-//! One state of each range for the whole answer of a reduction. The replica of a range holds the state that its first
-//! page is of, and the pages that follow name it (`index/states.rs`). A replica of an older build holds none: there each
-//! page is of one state by itself.
+//! One state of each range for the whole answer of a reduction. The replica of a range holds the state of its first
+//! page, and the pages that follow name it (`index/states.rs`). A replica of an older build holds none, nor does one
+//! whose engine has no snapshots: there each page is of one state by itself.
 //!
 //! Promises: pages of two states of a range, where one of them was held, are never in one answer. Where a state was
 //! lost the answer begins anew, or ends with [`ViewError::StateGone`] if a part of it was given out.
 
 use std::collections::VecDeque;
 
-use crate::coordinator::read::view::{ViewError, ViewRows};
+use crate::coordinator::read::view::{Seat, ViewError, ViewRows};
 use crate::coordinator::replica::range_copy::{CopyView, is_away};
 use crate::index::{IndexError, Places, StateOf};
 use crate::limits;
@@ -44,12 +44,14 @@ impl Drop for SeatState {
 /// A page to read: the number of its range, the view, the places, and which state they are read of.
 pub(in crate::coordinator) type StateReads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>, StateOf)>;
 
-impl ViewRows {
-    /// Which state of a range its next page is of.
-    pub(in crate::coordinator) fn state_of(&self, at: usize, first: StateOf) -> StateOf {
-        self.seats[at].state.as_ref().map_or(first, |state| StateOf::Held(state.number))
+impl Seat {
+    /// Which state its next page is of; `first`: if there is none yet.
+    pub(in crate::coordinator) fn state_of(&self, first: StateOf) -> StateOf {
+        self.state.as_ref().map_or(first, |state| StateOf::Held(state.number))
     }
+}
 
+impl ViewRows {
     /// A page of a range has come, whose state is held under that number; `is_last`: nothing of these places is left.
     pub(in crate::coordinator) fn took(&mut self, at: usize, number: Option<u64>, is_last: bool) {
         let env = &self.view.database.context.env;

@@ -123,7 +123,7 @@ pub(super) fn by_keys(keys: impl IntoIterator<Item = i64>) -> ViewQuery {
     ViewQuery { keys: ViewKeys::Keys(keys.into_iter().map(span).collect()), ..query(Some(Grouping::Exact), false) }
 }
 
-/// By more keys than are read together, and by some for a function of the design document, where each is read by itself.
+/// By more keys than are read together, and by some for a function of the design document: each is read by itself.
 #[tokio::test]
 async fn a_reduction_by_many_keys_is_of_one_moment() {
     let (_world, coordinator, database) = database(2).await;
@@ -132,10 +132,8 @@ async fn a_reduction_by_many_keys_is_of_one_moment() {
     }
     let (count, metrics) = (150, coordinator.env().metrics().clone());
     let mut revs = vec![None; count as usize];
-    for (n, (name, nothing)) in
-        [("_design/d", 0..limits::GROUPS_AT_ONCE as i64), ("_design/s", 0..0)].iter().enumerate()
-    {
-        let n = n as i64;
+    let (some, none) = (0..limits::GROUPS_AT_ONCE as i64, 0..0);
+    for (n, name, nothing) in [(0, "_design/d", some), (1, "_design/s", none)] {
         let change = async |revs: &mut Vec<Option<String>>, value: i64| {
             let rev = |rev: &Option<String>| rev.iter().map(|rev| format!(r#""_rev":"{rev}","#)).collect::<String>();
             let doc = |(k, old): (usize, &Option<String>)| format!(r#"{{{}"k":{k},"n":{value}}}"#, rev(old));
@@ -146,7 +144,7 @@ async fn a_reduction_by_many_keys_is_of_one_moment() {
         };
         change(&mut revs, 10 * n + 1).await;
         let view = database.queries().view(&id(name), "v").await.unwrap();
-        let keys = (0..count).chain(nothing.clone().map(|key| key + 1_000_000)).chain(0..count);
+        let keys = (0..count).chain(nothing.map(|key| key + 1_000_000)).chain(0..count);
         let mut rows = view.begin(by_keys(keys)).await.unwrap();
         let mut found = rows.next_groups().await.unwrap().unwrap();
         assert_eq!(metrics.level(Gauge::StatesHeld), 2, "{name}: of each range one");

@@ -26,6 +26,14 @@ impl ByHand {
     fn pass(&self, time: Duration) {
         self.moved.send_modify(|moved| *moved += time);
     }
+
+    /// Waits until so many wait for time to pass. Where a state is held, one of them is the task that looks for those
+    /// whose time is over.
+    async fn sleeps(&self, count: usize) {
+        while self.moved.receiver_count() < count {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 impl Host for ByHand {
@@ -194,29 +202,20 @@ async fn who_finds_no_room_waits_until_a_state_is_given_back_and_is_refused_in_t
     let written = Written::new(Engine::Memory, 2).await;
     let (one, _two) = (written.first().await, written.first().await);
     let release = async {
-        // Most often it waits by then.
-        for _ in 0..1000 {
-            tokio::task::yield_now().await;
-        }
+        written.host.sleeps(2).await;
         assert_eq!(written.held(), 2);
         written.index.release(one.held.unwrap());
     };
     let (third, ()) = tokio::join!(written.first(), release);
     assert!(third.held.is_some() && written.held() == 2);
-    let refused = written.page([Places::all(b"")].into(), StateOf::First(Hold { more: true, enough: false }));
     let time = async {
-        loop {
-            written.host.pass(limits::HELD_STATE_WAIT);
-            tokio::task::yield_now().await;
-            // So that those that are held are not given up.
-            written.index.held(third.held.unwrap()).unwrap();
-        }
+        written.host.sleeps(2).await;
+        written.host.pass(limits::HELD_STATE_WAIT);
     };
-    tokio::select! {
-        biased;
-        page = refused => assert_eq!(page.unwrap_err(), IndexError::StatesFull),
-        () = time => {}
-    }
+    let more = StateOf::First(Hold { more: true, enough: false });
+    let (refused, ()) = tokio::join!(written.page([Places::all(b"")].into(), more), time);
+    assert_eq!(refused.unwrap_err(), IndexError::StatesFull);
+    assert_eq!(written.held(), 2);
 }
 
 #[tokio::test]
