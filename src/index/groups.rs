@@ -105,9 +105,9 @@ impl ViewIndex {
                 reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
             }
             drop(alone);
-            let Some(lasting) = reading.lasting.take() else { return reading.page() };
-            if let Some(number) = self.hold(lasting, reading.single.state, &patience).await? {
-                return Ok(GroupPage { held: Some(number), ..reading.page()? });
+            let (Some(hold), Some(lasting)) = (reading.hold, reading.lasting.take()) else { return reading.page() };
+            if self.hold(hold.number, (lasting, reading.single.state), &patience).await? {
+                return Ok(GroupPage { held: Some(hold.number), ..reading.page()? });
             }
             reading.begin_anew();
         }

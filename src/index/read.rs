@@ -148,9 +148,9 @@ impl ViewIndex {
                 }
             }
             drop(alone);
-            let Some(lasting) = reading.lasting.take() else { return Ok(reading.page) };
-            if let Some(number) = self.hold(lasting, reading.single.state, &patience).await? {
-                return Ok(RowPage { held: Some(number), ..reading.page });
+            let (Some(hold), Some(lasting)) = (hold, reading.lasting.take()) else { return Ok(reading.page) };
+            if self.hold(hold.number, (lasting, reading.single.state), &patience).await? {
+                return Ok(RowPage { held: Some(hold.number), ..reading.page });
             }
             reading.begin_anew();
         }

@@ -1,14 +1,15 @@
 //! States of indexes that are held between the pages of one answer.
 //!
 //! A reduction that does not fit into one page is read page by page, and all pages are of one state of the index. The
-//! reading of the first page holds a view of the store under a random number; each page that follows names the number
-//! and is read from that view. States are in memory only: a restart ends all.
+//! reading of the first page holds a view of the store under a number of the asker; each page that follows names the
+//! number and is read from that view. States are in memory only: a restart ends all. The asker gives the number back
+//! when its answer has ended, also where it did not wait for the first page: what comes after that is not held.
 //!
-//! Promises: what is read under one number is of one state. The number of states, their memory, the time that one is
-//! held in all and the time that nobody reads it are bounded (`limits/views.rs`). A state that was given up is answered
-//! as [`IndexError::StateGone`], never by another state.
+//! Promises: what is read of an index under one number is of one state. The number of states, their memory, the time
+//! that one is held in all and the time that nobody reads it are bounded (`limits/views.rs`). A state that was given up
+//! is answered as [`IndexError::StateGone`], never by another state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ impl StateOf {
 /// What the asker knows of the pages that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
+    /// Under which number. Nobody has given it for another answer.
+    pub number: u64,
     /// It will read other places than those of this page, too.
     pub more: bool,
     /// It needs no more than the limit of this page.
@@ -68,9 +71,11 @@ impl Hold {
     }
 }
 
+/// The index that a state is of, and its number.
+type Key = (ShardId, Signature, u64);
+
 /// A state that is held.
 pub(super) struct HeldState {
-    owner: (ShardId, Signature),
     lasting: LastingView,
     /// Dropped after the view, which lives by it.
     _storage: Storage,
@@ -102,7 +107,9 @@ pub(super) struct HeldStates {
 #[derive(Default)]
 struct Table {
     /// Each with the time when it was read last.
-    states: BTreeMap<u64, (Arc<HeldState>, Instant)>,
+    states: BTreeMap<Key, (Arc<HeldState>, Instant)>,
+    /// Some that were given back before they were held, oldest first.
+    unwanted: VecDeque<Key>,
     /// Bytes of memory of all.
     bytes: usize,
     /// Whether a task looks for those that are to be given up.
@@ -110,8 +117,8 @@ struct Table {
 }
 
 impl Table {
-    fn remove(&mut self, number: u64) -> Option<Arc<HeldState>> {
-        let (state, _) = self.states.remove(&number)?;
+    fn remove(&mut self, key: Key) -> Option<Arc<HeldState>> {
+        let (state, _) = self.states.remove(&key)?;
         self.bytes -= state.lasting.bytes;
         Some(state)
     }
@@ -127,19 +134,30 @@ impl HeldStates {
         HeldStates { env: env.clone(), most, table: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes a state in, if there is room for it; answers its number.
-    fn keep(self: &Arc<Self>, index: &ViewIndex, lasting: LastingView, state: Option<State>) -> Option<u64> {
+    /// Takes a state in; false if there is no room for it.
+    ///
+    /// # Errors
+    /// [`IndexError::StateGone`] for a number that was given back, or under which a state is held: a call that comes
+    /// again must not replace what pages are read of.
+    fn keep(
+        self: &Arc<Self>,
+        (key, index): (Key, &ViewIndex),
+        lasting: LastingView,
+        state: Option<State>,
+    ) -> Result<bool, IndexError> {
         self.give_up(is_over);
-        let (number, now) = (self.env.random_u64(), self.env.now());
+        let now = self.env.now();
         let mut table = lock(&self.table);
+        if table.unwanted.contains(&key) || table.states.contains_key(&key) {
+            return Err(IndexError::StateGone);
+        }
         let most = capped("index: states that a node holds", self.most);
         let fits = table.states.is_empty() || table.bytes + lasting.bytes <= limits::HELD_STATE_BYTES;
         if table.states.len() >= most || !fits {
-            return None;
+            return Ok(false);
         }
         table.bytes += lasting.bytes;
         let held = HeldState {
-            owner: (index.copy.id(), index.definition.signature),
             lasting,
             _storage: index.copy.storage(),
             slot: Arc::clone(&index.slot),
@@ -147,11 +165,11 @@ impl HeldStates {
             begun: now,
             _gauge: self.env.metrics().enter(Gauge::StatesHeld),
         };
-        table.states.insert(number, (Arc::new(held), now));
+        table.states.insert(key, (Arc::new(held), now));
         if !mem::replace(&mut table.is_watched, true) {
             self.watch();
         }
-        Some(number)
+        Ok(true)
     }
 
     /// Has a task give up in time what nobody gives back.
@@ -171,21 +189,30 @@ impl HeldStates {
         });
     }
 
-    /// The state under a number, for its index.
-    fn get(&self, number: u64, owner: (ShardId, Signature)) -> Option<Arc<HeldState>> {
+    fn get(&self, key: Key) -> Option<Arc<HeldState>> {
         let now = self.env.now();
         let mut table = lock(&self.table);
-        let (state, used) = table.states.get_mut(&number)?;
-        if state.owner != owner || is_over(state, *used, now) {
+        let (state, used) = table.states.get_mut(&key)?;
+        if is_over(state, *used, now) {
             return None;
         }
         *used = now;
         Some(Arc::clone(state))
     }
 
-    /// Gives a state back.
-    fn release(&self, number: u64) {
-        let gone = lock(&self.table).remove(number);
+    /// Gives a state back, or has it not be held.
+    fn release(&self, key: Key) {
+        let gone = {
+            let mut table = lock(&self.table);
+            let gone = table.remove(key);
+            if gone.is_none() {
+                if table.unwanted.len() >= self.most {
+                    table.unwanted.pop_front();
+                }
+                table.unwanted.push_back(key);
+            }
+            gone
+        };
         if gone.is_some() {
             self.freed.notify_waiters();
         }
@@ -201,8 +228,8 @@ impl HeldStates {
         let gone: Vec<Arc<HeldState>> = {
             let mut table = lock(&self.table);
             let over = table.states.iter().filter(|(_, (state, used))| is_over(state, *used, now));
-            let over: Vec<u64> = over.map(|(number, _)| *number).collect();
-            over.into_iter().filter_map(|number| table.remove(number)).collect()
+            let over: Vec<Key> = over.map(|(key, _)| *key).collect();
+            over.into_iter().filter_map(|key| table.remove(key)).collect()
         };
         if !gone.is_empty() {
             self.freed.notify_waiters();
@@ -222,26 +249,30 @@ impl ViewIndex {
         Patience(self.states.env.now())
     }
 
-    /// Holds a state that a reading has seen; `None`: there is no room, and the reading is to begin anew.
+    fn state_key(&self, number: u64) -> Key {
+        (self.copy.id(), self.definition.signature, number)
+    }
+
+    /// Holds a state that a reading has seen; false: there is no room, and the reading is to begin anew.
     ///
     /// # Errors
-    /// [`IndexError::StatesFull`] once it has waited for long.
+    /// [`IndexError::StatesFull`] once it has waited for long, [`IndexError::StateGone`] if nobody waits for the page.
     pub(super) async fn hold(
         &self,
-        lasting: LastingView,
-        state: Option<State>,
+        number: u64,
+        (lasting, state): (LastingView, Option<State>),
         patience: &Patience,
-    ) -> Result<Option<u64>, IndexError> {
+    ) -> Result<bool, IndexError> {
         let states = &self.states;
         // Before it is tried: what is given back in between counts.
         let freed = states.freed.notified();
-        if let Some(number) = states.keep(self, lasting, state) {
+        if states.keep((self.state_key(number), self), lasting, state)? {
             sometimes("index: a state was held for the pages of an answer");
-            return Ok(Some(number));
+            return Ok(true);
         }
         let left = limits::HELD_STATE_WAIT.saturating_sub(states.env.now().since(patience.0));
         match states.env.timeout(left, freed).await {
-            Ok(()) => Ok(None),
+            Ok(()) => Ok(false),
             Err(_) => Err(IndexError::StatesFull),
         }
     }
@@ -251,12 +282,11 @@ impl ViewIndex {
     /// # Errors
     /// [`IndexError::StateGone`].
     pub(super) fn held(&self, number: u64) -> Result<Arc<HeldState>, IndexError> {
-        let held = self.states.get(number, (self.copy.id(), self.definition.signature));
-        held.ok_or(IndexError::StateGone)
+        self.states.get(self.state_key(number)).ok_or(IndexError::StateGone)
     }
 
     /// Gives a state back that is held for an answer: no page follows.
     pub fn release(&self, number: u64) {
-        self.states.release(number);
+        self.states.release(self.state_key(number));
     }
 }

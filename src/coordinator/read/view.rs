@@ -25,8 +25,8 @@ use crate::coordinator::topology::seq::Seq;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::index::{
-    Definition, Grouping, Header, Hold, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Reduce, Row,
-    ScriptMapper, Sees, SelectorMapper, StateOf, ViewIndex, mango, partition_prefix,
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Reduce, Row, ScriptMapper,
+    Sees, SelectorMapper, ViewIndex, mango, partition_prefix,
 };
 use crate::limits;
 use crate::script::{Program, ScriptError};
@@ -693,37 +693,39 @@ impl ViewRows {
 
     async fn fill_once(&mut self) -> Result<(), ViewError> {
         let direction = self.direction();
-        let limit = if self.is_reduced() { self.reduced_rows() } else { self.page_rows() };
-        let hold = Hold { more: !self.spans.is_empty(), enough: false };
+        let limit = match self.is_reduced() {
+            true => reduced_rows(self.skip.saturating_add(self.left)),
+            false => self.page_rows(),
+        };
         let cursors = self.range_cursors.iter().enumerate();
         let empty = cursors.filter(|(_, cursor)| cursor.rows.is_empty() && !cursor.rest.is_empty());
-        let read = |(at, cursor): (usize, &RangeCursor)| (at, &self.seats[at].view, cursor.rest.clone());
+        let empty: Vec<usize> = empty.map(|(at, _)| at).collect();
         let pages = match self.is_reduced() {
             true => {
-                let of =
-                    |(at, view, rest): (usize, _, _)| (at, view, rest, self.seats[at].state_of(StateOf::First(hold)));
-                view_reads::rows_of_state(empty.map(read).map(of).collect(), direction, limit).await
+                let (_, states) = self.states_of(&empty, false);
+                let read = |(at, of): (usize, _)| (at, &self.seats[at].view, self.range_cursors[at].rest.clone(), of);
+                let reads = empty.into_iter().zip(states).map(read).collect();
+                view_reads::rows_of_state(reads, direction, limit).await
             }
-            false => view_reads::rows(empty.map(read).collect(), direction, limit).await,
+            false => {
+                let read = |at: usize| (at, &self.seats[at].view, self.range_cursors[at].rest.clone());
+                view_reads::rows(empty.into_iter().map(read).collect(), direction, limit).await
+            }
         };
+        let mut failed = Vec::new();
         for (at, page) in pages {
             match page {
                 Ok(page) => {
-                    self.took(at, page.held, page.rest.is_empty());
+                    self.took(at, page.held.is_some(), page.rest.is_empty());
                     self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest };
                 }
-                Err(error) => self.lost(at, error).await?,
+                Err(error) => failed.push((at, error)),
             }
         }
+        for (at, error) in failed {
+            self.lost(at, error).await?;
+        }
         Ok(())
-    }
-
-    /// Rows to read next of each range for a function of the design document. How many rows the groups have is not
-    /// known.
-    fn reduced_rows(&self) -> usize {
-        let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
-        let rows = wanted.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
-        capped("view: rows of a range read at once", rows).min(rows)
     }
 
     /// Has another copy go on where the one that was read failed so: places are the same on every copy.
@@ -738,4 +740,12 @@ impl ViewRows {
         self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;
         Ok(())
     }
+}
+
+/// Rows to read at once of each range for a function of the design document that is to make so many groups: how many
+/// rows these have is not known.
+fn reduced_rows(groups: u64) -> usize {
+    let groups = usize::try_from(groups).unwrap_or(usize::MAX);
+    let rows = groups.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
+    capped("view: rows of a range read at once", rows).min(rows)
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::coordinator::read::view::{ViewError, ViewRows};
 use crate::coordinator::read::view_reads;
 use crate::coordinator::read::view_reduce::GroupRow;
-use crate::index::{GroupBy, GroupPart, Grouping, Hold, InvalidValue, Places, Reduce, StateOf};
+use crate::index::{GroupBy, GroupPart, Grouping, InvalidValue, Places, Reduce};
 use crate::limits;
 use crate::storage::Direction;
 use crate::world::buggify::capped;
@@ -79,22 +79,24 @@ impl ViewRows {
         let most = capped("view: groups of a range read at once", limits::GROUPS_AT_ONCE);
         // Every range may have a part of every group.
         let limit = wanted.clamp(1, most);
-        let hold = Hold { more: !self.spans.is_empty(), enough: wanted <= limit };
-        let read = |(at, range_cursor): (usize, &GroupLane)| {
-            let of = self.seats[at].state_of(StateOf::First(hold));
-            (at, &self.seats[at].view, range_cursor.rest.clone(), of)
-        };
         let cursors = self.group_range_cursors.iter().enumerate();
         let empty = cursors.filter(|(_, cursor)| cursor.groups.is_empty() && !cursor.rest.is_empty());
-        let reads = empty.map(read).collect();
+        let empty: Vec<usize> = empty.map(|(at, _)| at).collect();
+        let (hold, states) = self.states_of(&empty, wanted <= limit);
+        let read = |(at, of): (usize, _)| (at, &self.seats[at].view, self.group_range_cursors[at].rest.clone(), of);
+        let reads = empty.into_iter().zip(states).map(read).collect();
+        let mut failed = Vec::new();
         for (at, page) in view_reads::groups(reads, by, limit, hold).await {
             match page {
                 Ok(page) => {
-                    self.took(at, page.held, page.rest.is_empty());
+                    self.took(at, page.held.is_some(), page.rest.is_empty());
                     self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
                 }
-                Err(error) => self.lost(at, error).await?,
+                Err(error) => failed.push((at, error)),
             }
+        }
+        for (at, error) in failed {
+            self.lost(at, error).await?;
         }
         Ok(())
     }

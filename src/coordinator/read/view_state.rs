@@ -6,18 +6,32 @@
 //! lost the answer begins anew, or ends with [`ViewError::StateGone`] if a part of it was given out.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use crate::coordinator::read::view::{Seat, ViewError, ViewRows};
 use crate::coordinator::replica::range_copy::{CopyView, is_away};
-use crate::index::{IndexError, Places, StateOf};
+use crate::index::{Hold, IndexError, Places, StateOf};
 use crate::limits;
 use crate::world::Env;
 
-/// A state that a replica holds for an answer: given back when this is dropped.
+/// A state that a replica holds for an answer, or may hold once it has read the first page: given back when this is
+/// dropped.
 pub(in crate::coordinator) struct SeatState {
     number: u64,
     view: CopyView,
     env: Env,
+    stage: Stage,
+}
+
+/// What is known of a state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The first page is being read.
+    Asked,
+    /// It is held.
+    Held,
+    /// It is not.
+    None,
 }
 
 #[cfg(test)]
@@ -31,6 +45,7 @@ impl SeatState {
 impl Drop for SeatState {
     fn drop(&mut self) {
         match &self.view {
+            _ if self.stage == Stage::None => {}
             CopyView::Own(index) => index.release(self.number),
             CopyView::Remote { .. } => {
                 let (view, number) = (self.view.clone(), self.number);
@@ -45,19 +60,39 @@ impl Drop for SeatState {
 pub(in crate::coordinator) type StateReads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>, StateOf)>;
 
 impl Seat {
-    /// Which state its next page is of; `first`: if there is none yet.
-    pub(in crate::coordinator) fn state_of(&self, first: StateOf) -> StateOf {
-        self.state.as_ref().map_or(first, |state| StateOf::Held(state.number))
+    /// Which state its next page is of; `first`: if none is held.
+    fn state_of(&self, first: StateOf) -> StateOf {
+        let held = self.state.as_ref().filter(|state| state.stage == Stage::Held);
+        held.map_or(first, |state| StateOf::Held(state.number))
     }
 }
 
 impl ViewRows {
-    /// A page of a range has come, whose state is held under that number; `is_last`: nothing of these places is left.
-    pub(in crate::coordinator) fn took(&mut self, at: usize, number: Option<u64>, is_last: bool) {
-        let env = &self.view.database.context.env;
+    /// Which states the next pages of these ranges are of. Of those of which none is held it is given back what the
+    /// reading of the page may hold, whether the page is waited for or not. `enough`: see [`Hold`].
+    pub(in crate::coordinator) fn states_of(&mut self, ranges: &[usize], enough: bool) -> (Hold, Vec<StateOf>) {
+        let context = &self.view.database.context;
+        // No other number of this start of the node, nor of another one.
+        let number = context.boot.wrapping_add(context.calls.fetch_add(1, Ordering::Relaxed));
+        let hold = Hold { number, more: !self.spans.is_empty(), enough };
+        let mut states = Vec::with_capacity(ranges.len());
+        for at in ranges {
+            let seat = &mut self.seats[*at];
+            let of = seat.state_of(StateOf::First(hold));
+            if !matches!(of, StateOf::Held(_)) {
+                let (view, env) = (seat.view.clone(), context.env.clone());
+                seat.state = Some(SeatState { number, view, env, stage: Stage::Asked });
+            }
+            states.push(of);
+        }
+        (hold, states)
+    }
+
+    /// A page of a range has come. `held`: its state is; `is_last`: nothing of these places is left.
+    pub(in crate::coordinator) fn took(&mut self, at: usize, held: bool, is_last: bool) {
         let seat = &mut self.seats[at];
-        if let Some(number) = number {
-            seat.state = Some(SeatState { number, view: seat.view.clone(), env: env.clone() });
+        if let Some(state) = seat.state.as_mut().filter(|state| state.stage == Stage::Asked) {
+            state.stage = if held { Stage::Held } else { Stage::None };
         }
         if is_last && self.spans.is_empty() {
             seat.state = None;
@@ -66,9 +101,10 @@ impl ViewRows {
 
     /// A read of a range failed: has another replica go on, if that is no other state of what was read.
     pub(in crate::coordinator) async fn lost(&mut self, at: usize, error: IndexError) -> Result<(), ViewError> {
+        let is_held = self.seats[at].state.as_ref().is_some_and(|state| state.stage == Stage::Held);
         match &error {
             IndexError::StateGone => return Err(ViewError::StateGone),
-            IndexError::Shard(error) if is_away(error) && self.seats[at].state.is_some() => {
+            IndexError::Shard(error) if is_away(error) && is_held => {
                 tracing::debug!(%error, "a replica that held a state for an answer failed");
                 return Err(ViewError::StateGone);
             }

@@ -119,12 +119,17 @@ impl Written {
     }
 
     async fn first(&self) -> GroupPage {
-        self.page([Places::all(b"")].into(), StateOf::First(Hold { more: false, enough: false })).await.unwrap()
+        self.page([Places::all(b"")].into(), first(self.env.random_u64())).await.unwrap()
     }
 
     fn held(&self) -> u64 {
         self.env.metrics().level(Gauge::StatesHeld)
     }
+}
+
+/// Of an answer that is read to its end.
+fn first(number: u64) -> StateOf {
+    StateOf::First(Hold { number, more: false, enough: false })
 }
 
 fn body(value: u64) -> String {
@@ -168,8 +173,7 @@ async fn groups_of_all_pages_are_of_the_state_of_the_first_one_whatever_is_writt
 async fn rows_of_all_pages_are_of_the_state_of_the_first_one() {
     for direction in [Direction::Forward, Direction::Reverse] {
         let mut written = Written::new(Engine::Redb, 8).await;
-        let first = StateOf::First(Hold { more: false, enough: false });
-        let mut page = written.index.rows([Places::all(b"")].into(), direction, 7, first).await.unwrap();
+        let mut page = written.index.rows([Places::all(b"")].into(), direction, 7, first(1)).await.unwrap();
         let (number, mut found) = (page.held.expect("more pages follow"), Vec::new());
         for value in 2.. {
             found.extend(page.rows.iter().map(|row| String::from_utf8(row.value.to_vec()).unwrap()));
@@ -189,7 +193,13 @@ async fn a_state_is_held_where_a_page_may_follow_and_nowhere_else() {
     let all = || VecDeque::from([Places::all(b"")]);
     let held = async |more: bool, enough: bool, limit: usize| {
         let by = GroupBy { grouping: Grouping::Exact, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
-        written.index.groups(&by, all(), limit, StateOf::First(Hold { more, enough })).await.unwrap().held.is_some()
+        written
+            .index
+            .groups(&by, all(), limit, StateOf::First(Hold { number: written.env.random_u64(), more, enough }))
+            .await
+            .unwrap()
+            .held
+            .is_some()
     };
     assert!(held(false, false, 3).await && held(true, false, KEYS).await && held(true, true, KEYS + 1).await);
     assert!(!held(false, false, KEYS + 1).await && !held(false, true, 3).await && !held(true, true, 3).await);
@@ -212,8 +222,7 @@ async fn who_finds_no_room_waits_until_a_state_is_given_back_and_is_refused_in_t
         written.host.sleeps(2).await;
         written.host.pass(limits::HELD_STATE_WAIT);
     };
-    let more = StateOf::First(Hold { more: true, enough: false });
-    let (refused, ()) = tokio::join!(written.page([Places::all(b"")].into(), more), time);
+    let (refused, ()) = tokio::join!(written.page([Places::all(b"")].into(), first(7)), time);
     assert_eq!(refused.unwrap_err(), IndexError::StatesFull);
     assert_eq!(written.held(), 2);
 }
@@ -224,6 +233,8 @@ async fn a_state_that_nobody_reads_is_given_up_and_one_that_is_read_in_the_end()
     let (idle, read) = (written.first().await, written.first().await);
     let (idle_number, number) = (idle.held.unwrap(), read.held.unwrap());
     let page = |number: u64| written.page(read.rest.clone(), StateOf::Held(number));
+    // The task that looks for those whose time is over has begun.
+    written.host.sleeps(1).await;
     let step = limits::HELD_STATE_IDLE * 2 / 3;
     written.host.pass(step);
     assert_eq!(sums(page(number).await.unwrap()), vec!["4"; 3]);
@@ -269,4 +280,19 @@ async fn an_index_that_is_removed_leaves_what_is_held_of_it() {
     indexes.clean_up(&written.copy, &BTreeSet::new()).await.unwrap();
     let next = written.page(page.rest, StateOf::Held(page.held.unwrap())).await.unwrap();
     assert_eq!(sums(next), vec!["4"; 3]);
+}
+
+#[tokio::test]
+async fn a_number_that_was_given_back_or_is_held_takes_no_state() {
+    let mut written = Written::new(Engine::Memory, 8).await;
+    let all = || VecDeque::from([Places::all(b"")]);
+    // Its asker went while the first page was read.
+    written.index.release(5);
+    assert_eq!(written.page(all(), first(5)).await.unwrap_err(), IndexError::StateGone);
+    assert_eq!(written.held(), 0);
+    let page = written.page(all(), first(6)).await.unwrap();
+    written.write(2).await;
+    // The same call, a second time.
+    assert_eq!(written.page(all(), first(6)).await.unwrap_err(), IndexError::StateGone);
+    assert_eq!(sums(written.page(page.rest, StateOf::Held(6)).await.unwrap()), vec!["4"; 3]);
 }
