@@ -121,7 +121,7 @@ fn set_caps(plan: &Plan) {
     if plan.world.step_rows > 0 {
         let rows = plan.world.step_rows as usize;
         buggify::cap("index: rows of a step of a reduction", rows);
-        // In half of them answers are of several pages, each of several steps.
+        // With an odd number answers are of several pages, too, each of several steps.
         if !rows.is_multiple_of(2) {
             buggify::cap("view: groups of a range read at once", rows + 3);
             buggify::cap("view: rows of a range read at once", rows + 3);
