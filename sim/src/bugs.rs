@@ -279,6 +279,11 @@ pub const BOARD: &[Entry] = &[
     ),
     scene(Scene::Disks, Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
     node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
+    node(
+        Mutation::HeldStatePassedOver,
+        "pages of a reduction behind the first are of what there is when they are read",
+        &["I34"],
+    ),
     scene(Scene::Sizes, Mutation::MemoryIgnored, "memory is taken though none of its budget is left", &["I35"]),
     // I4, I16, I28: where the budget is small those who wait for it never get it.
     cluster(

@@ -119,7 +119,16 @@ fn set_caps(plan: &Plan) {
         buggify::cap("cluster: bytes of a budget", plan.world.message_bytes as usize);
     }
     if plan.world.step_rows > 0 {
-        buggify::cap("index: rows of a step of a reduction", plan.world.step_rows as usize);
+        let rows = plan.world.step_rows as usize;
+        buggify::cap("index: rows of a step of a reduction", rows);
+        // With an odd number answers are of several pages, too, each of several steps.
+        if !rows.is_multiple_of(2) {
+            buggify::cap("view: groups of a range read at once", rows + 3);
+            buggify::cap("view: rows of a range read at once", rows + 3);
+        }
+        if rows == 5 {
+            buggify::cap("index: states that a node holds", 2);
+        }
     }
 }
 

@@ -635,6 +635,8 @@ impl From<ViewError> for Problem {
             }
             ViewError::Read(error) => error.into(),
             ViewError::Script(error) => of_reader(error).with_reference(),
+            ViewError::StateGone => Problem::unavailable("The state of the view that was read is not there any more."),
+            ViewError::StatesFull => Problem::unavailable("Too many reductions are being read."),
             ViewError::Stopped => Problem::unavailable("The node is stopping."),
         }
     }

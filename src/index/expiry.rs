@@ -12,8 +12,8 @@ use crate::document::json::{self, Object, Value};
 use crate::document::revision::Revision;
 use crate::index::mango::catalogue::LANGUAGE;
 use crate::index::{
-    Definition, IndexError, Indexes, KeyBound, KeySpan, Mapped, Mapper, Owner, Row, Sees, Signature, ViewIndex,
-    count_of,
+    Definition, IndexError, Indexes, KeyBound, KeySpan, Mapped, Mapper, Owner, Row, Sees, Signature, StateOf,
+    ViewIndex, count_of,
 };
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
@@ -115,16 +115,20 @@ impl Indexes {
     }
 }
 
+fn of_index(error: IndexError) -> ShardError {
+    match error {
+        IndexError::Shard(error) => error,
+        other => ShardError::NotExecuted(other.to_string()),
+    }
+}
+
 impl ExpiryIndex {
     /// Takes in all that is committed now, and leaves the node to others half of the time.
     ///
     /// # Errors
     /// That it cannot be read or written.
     pub async fn update(&self) -> Result<(), ShardError> {
-        self.view.update_gently().await.map_err(|error| match error {
-            IndexError::Shard(error) => error,
-            other => ShardError::NotExecuted(other.to_string()),
-        })
+        self.view.update_gently().await.map_err(of_index)
     }
 
     /// Whether it has all documents, or is at most a little behind.
@@ -142,7 +146,8 @@ impl ExpiryIndex {
     pub async fn first(&self, upto: u64, limit: usize) -> Result<Vec<Ended>, ShardError> {
         let Some(span) = until(upto) else { return Ok(Vec::new()) };
         let (places, _) = span.places(&self.view.collator, false, b"");
-        let page = self.view.rows([places].into(), Direction::Forward, limit).await?;
+        let page = self.view.rows([places].into(), Direction::Forward, limit.min(limits::STEP_ROWS), StateOf::Now);
+        let page = page.await.map_err(of_index)?;
         page.rows.iter().map(|row| Ok(read(row)?)).collect()
     }
 

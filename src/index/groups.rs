@@ -2,7 +2,8 @@
 //! of a range, which is a reduction, too.
 //!
 //! Promises: a page of groups is of one state of the rows, however many steps it takes (`single_state.rs`). Where a
-//! page has to begin again, most of it is in memory as sums of blocks by then.
+//! page has to begin again, most of it is in memory as sums of blocks by then. Pages that name the state of the first
+//! one are of that state (`states.rs`); they use sums of blocks as long as these are of it, and else read the rows.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -17,6 +18,7 @@ use super::read::{self, RowPage};
 use super::record::{Header, Row};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::single_state::SingleState;
+use super::states::{Hold, StateOf};
 use super::steps::Stride;
 use super::sums::{Stand, Sums, Walk};
 use super::{IndexError, Slot, ViewIndex};
@@ -24,9 +26,9 @@ use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId};
-use crate::storage::{Direction, StorageError, View};
+use crate::storage::{Direction, LastingView, StorageError, View};
 use crate::world::Pool;
-use crate::world::buggify::{capped, fewer};
+use crate::world::buggify::{Mutation, capped, fewer, mutated};
 
 /// How rows are grouped and reduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,12 +57,15 @@ pub struct GroupPart {
 }
 
 /// Groups in the order asked for, and what is left to read.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct GroupPage {
     /// The groups; of each all rows.
     pub groups: Vec<GroupPart>,
     /// Nothing at the end.
     pub rest: VecDeque<Places>,
+    /// The number under which the state of the page is held for those that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<u64>,
 }
 
 /// What is read and what was read.
@@ -83,15 +88,50 @@ struct Reading {
     failed: Option<InvalidValue>,
     /// Rows that the scan of a count may read along.
     tail: Option<Tail>,
+    /// When its state is to be held once it is done.
+    hold: Option<Hold>,
+    /// The view that its last step has read, where it is.
+    lasting: Option<LastingView>,
 }
 
 impl ViewIndex {
-    /// Reads on until nothing is left to do.
+    /// Reads on until nothing is left to do, and holds the state where pages follow.
     async fn read_on(&self, mut reading: Box<Reading>) -> Result<GroupPage, IndexError> {
-        let mut alone = None;
+        let patience = self.patience();
+        loop {
+            let mut alone = None;
+            while !reading.is_done() {
+                reading.single.before_step(&self.slot, &mut alone).await;
+                reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
+            }
+            drop(alone);
+            let (Some(hold), Some(lasting)) = (reading.hold, reading.lasting.take()) else { return reading.page() };
+            if self.hold(hold.number, (lasting, reading.single.state), &patience).await? {
+                return Ok(GroupPage { held: Some(hold.number), ..reading.page()? });
+            }
+            reading.begin_anew();
+        }
+    }
+
+    /// The next groups of a state that is held.
+    async fn held_groups(
+        &self,
+        number: u64,
+        by: &GroupBy,
+        places: VecDeque<Places>,
+        limit: usize,
+    ) -> Result<GroupPage, IndexError> {
+        let held = self.held(number)?;
+        let Some(empty) = Partial::empty(&by.reduce, &self.collator) else { return Ok(GroupPage::default()) };
+        let mut reading = Reading::new(by.clone(), empty, self, places, limit);
+        reading.single = SingleState::of_held(held.state);
         while !reading.is_done() {
-            reading.single.before_step(&self.slot, &mut alone).await;
-            reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
+            let (held, signature) = (Arc::clone(&held), self.definition.signature);
+            let step = move |shard| {
+                reading.step(held.view(), &held.slot, &|places| places.range(shard, signature), &|| Ok(None))?;
+                Ok(reading)
+            };
+            reading = self.copy.read_held(step).await?;
         }
         reading.page()
     }
@@ -109,13 +149,24 @@ impl ViewIndex {
         }
     }
 
-    /// [`groups_of`] this index alone.
+    /// [`groups_of`] this index alone, of any state.
     ///
     /// # Errors
-    /// As there.
-    pub async fn groups(&self, by: &GroupBy, places: VecDeque<Places>, limit: usize) -> Result<GroupPage, IndexError> {
-        // Invariant: one answer for each index.
-        groups_of(by, vec![(self, places)], limit).await.pop().expect("an answer")
+    /// As there, and [`IndexError::StateGone`].
+    pub async fn groups(
+        &self,
+        by: &GroupBy,
+        places: VecDeque<Places>,
+        limit: usize,
+        of: StateOf,
+    ) -> Result<GroupPage, IndexError> {
+        match of {
+            StateOf::Held(number) if !mutated(Mutation::HeldStatePassedOver) => {
+                self.held_groups(number, by, places, limit).await
+            }
+            // Invariant: one answer for each index.
+            _ => groups_of(by, vec![(self, places)], limit, of.hold()).await.pop().expect("an answer"),
+        }
     }
 
     /// How many rows there are in `places`.
@@ -127,26 +178,28 @@ impl ViewIndex {
 
 /// The next groups of the indexes that one view has on this node, in their order: of each at most `limit` of its
 /// places, and about `limits::REDUCED_BYTES`, of one state of the rows. The places stand in the order of reading. A
-/// script's function has none here.
+/// script's function has none here. `hold`: when the states are held for pages that follow.
 ///
 /// # Errors
-/// [`IndexError::Refused`] for a value that the function does not take, or that an index could not be read.
+/// [`IndexError::Refused`] for a value that the function does not take, [`IndexError::StatesFull`], or that an index
+/// could not be read.
 pub async fn groups_of(
     by: &GroupBy,
     reads: Vec<(&ViewIndex, VecDeque<Places>)>,
     limit: usize,
+    hold: Option<Hold>,
 ) -> Vec<Result<GroupPage, IndexError>> {
     let collator = reads.first().map(|(index, _)| &index.collator);
     let Some(empty) = collator.and_then(|collator| Partial::empty(&by.reduce, collator)) else {
-        let nothing = |_| Ok(GroupPage { groups: Vec::new(), rest: VecDeque::new() });
-        return reads.iter().map(nothing).collect();
+        return reads.iter().map(|_| Ok(GroupPage::default())).collect();
     };
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     load_sums_of(&indexes).await;
     // The first row of each group is looked for.
     let inline = read::are_few(&reads) && (by.grouping == Grouping::All || limit <= limits::INLINE_GROUPS);
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
-        let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
+        let mut reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
+        reading.hold = hold;
         (index.copy.clone(), index.reading_step(reading))
     };
     let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
@@ -155,7 +208,8 @@ pub async fn groups_of(
     pages
 }
 
-/// The pages of readings that have done their first step. Most are done with it; the others go on side by side.
+/// The pages of readings that have done their first step. Most are done with it; the others go on side by side, those
+/// whose states are to be held among them.
 async fn finished(
     indexes: &[&ViewIndex],
     begun: Vec<Result<Box<Reading>, ShardError>>,
@@ -163,7 +217,7 @@ async fn finished(
     let (mut pages, mut rest) = (Vec::with_capacity(begun.len()), Vec::new());
     for (index, begun) in indexes.iter().zip(begun) {
         match begun {
-            Ok(reading) if !reading.is_done() => {
+            Ok(reading) if !reading.is_done() || reading.lasting.is_some() => {
                 pages.push(None);
                 rest.push(index.read_on(reading));
             }
@@ -179,7 +233,7 @@ async fn finished(
 pub async fn count_of(indexes: &[&ViewIndex], places: &Places) -> Vec<Result<u64, ShardError>> {
     let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
     let reads = indexes.iter().map(|index| (*index, VecDeque::from([places.clone()]))).collect();
-    groups_of(&by, reads, 1).await.into_iter().map(counted).collect()
+    groups_of(&by, reads, 1, None).await.into_iter().map(counted).collect()
 }
 
 /// [`count_of`] and [`rows_of`] at once: how many rows lie in `before`, and the first rows to read, of one moment each.
@@ -252,16 +306,42 @@ impl Reading {
         places: VecDeque<Places>,
         (limit, moment): (usize, u64),
     ) -> Reading {
-        let (all, open, groups, failed, tail) = (places.clone(), None, Vec::new(), None, None);
-        let (step_rows, bytes, single) = (limits::STEP_ROWS, 0, SingleState::new(moment));
-        Reading { by, collator, empty, places, all, open, groups, limit, step_rows, bytes, single, failed, tail }
+        Reading {
+            by,
+            collator,
+            empty,
+            all: places.clone(),
+            places,
+            open: None,
+            groups: Vec::new(),
+            limit,
+            step_rows: limits::STEP_ROWS,
+            bytes: 0,
+            single: SingleState::new(moment),
+            failed: None,
+            tail: None,
+            hold: None,
+            lasting: None,
+        }
+    }
+
+    /// Forgets what was read.
+    fn begin_anew(&mut self) {
+        (self.places, self.open, self.bytes) = (self.all.clone(), None, 0);
+        self.groups.clear();
+    }
+
+    /// Whether its state is to be held: it is done, and pages may follow.
+    fn holds(&self) -> bool {
+        let (is_full, is_last) = (self.groups.len() >= self.limit, self.places.is_empty());
+        self.failed.is_none() && self.is_done() && self.hold.is_some_and(|hold| hold.is_due(is_full, is_last))
     }
 
     /// What was read, once it is done.
     fn page(self) -> Result<GroupPage, IndexError> {
         match self.failed {
             Some(error) => Err(IndexError::Refused(error)),
-            None => Ok(GroupPage { groups: self.groups, rest: self.places }),
+            None => Ok(GroupPage { groups: self.groups, rest: self.places, held: None }),
         }
     }
 
@@ -280,8 +360,7 @@ impl Reading {
         stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
     ) -> Result<(), StorageError> {
         if !self.single.enter(slot, stand)? {
-            (self.places, self.open, self.bytes) = (self.all.clone(), None, 0);
-            self.groups.clear();
+            self.begin_anew();
         }
         let most = capped("index: rows of a step of a reduction", self.step_rows);
         let mut left = fewer("index: a reduction in many steps", most);
@@ -316,6 +395,9 @@ impl Reading {
                     }
                 }
             }
+        }
+        if self.holds() {
+            self.lasting = view.lasting(&range(&Places::all(b"")))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@
 //! Promises: rows are those of documents as they were at the header's position or later; an index with sort keys of an
 //! unknown version is rebuilt. Offsets and built-in reductions add up sums of blocks of rows (`sums.rs`, `groups.rs`),
 //! some of which are stored beside the rows (`stored.rs`), and read the rest (`pass.rs`); counts use sparse offsets
-//! inside blocks, too (`steps.rs`).
+//! inside blocks, too (`steps.rs`). An answer of several pages is of one state (`states.rs`).
 
 mod build;
 mod cleanup;
@@ -30,6 +30,7 @@ pub mod reduce;
 pub mod search;
 mod selected;
 mod single_state;
+mod states;
 mod steps;
 mod stored;
 mod sums;
@@ -50,6 +51,7 @@ use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
+use states::HeldStates;
 use sums::Sums;
 use tasks::Tasks;
 use trust::Checked;
@@ -63,6 +65,7 @@ pub use read::{RowPage, rows_of};
 pub use record::{Header, Row, RowRef};
 pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
 pub use selected::{SelectedPage, SelectorMapper};
+pub use states::{Hold, StateOf};
 pub use tasks::{IndexTask, Owner};
 
 /// Why an index could not be built or read.
@@ -76,6 +79,10 @@ pub enum IndexError {
     Shard(ShardError),
     /// The fields of a document have other types than in an index before, or no names: it cannot be indexed.
     Misfit(String),
+    /// The state that the pages of an answer are of is not held any more.
+    StateGone,
+    /// So many states are held for other answers that none can be held for this one.
+    StatesFull,
     /// The build ended without saying how: the node stops.
     Stopped,
 }
@@ -87,6 +94,8 @@ impl fmt::Display for IndexError {
             IndexError::Script(error) => error.fmt(f),
             IndexError::Shard(error) => error.fmt(f),
             IndexError::Misfit(reason) => f.write_str(reason),
+            IndexError::StateGone => f.write_str("the state of the index that was read is not there any more"),
+            IndexError::StatesFull => f.write_str("too many reductions are being read"),
             IndexError::Stopped => f.write_str("the build of an index was stopped"),
         }
     }
@@ -170,6 +179,7 @@ pub struct Indexes {
     tasks: Tasks,
     /// Full-text indexes of which something is in memory.
     open: Arc<search::OpenIndexes>,
+    states: Arc<HeldStates>,
 }
 
 impl fmt::Debug for Indexes {
@@ -187,7 +197,13 @@ impl Indexes {
             slots: Arc::default(),
             tasks: Tasks::default(),
             open: Arc::default(),
+            states: Arc::new(HeldStates::new(env)),
         }
+    }
+
+    /// The disk is nearly full: gives up what is held for answers and keeps space from being used again.
+    pub fn give_up_for_room(&self) {
+        self.states.give_up_for_room();
     }
 
     /// The collator of keys in an order.
@@ -217,6 +233,7 @@ impl Indexes {
             mapper: Arc::clone(mapper),
             collator: self.collator(definition.collation),
             slot: self.slot(copy.id(), definition.signature),
+            states: Arc::clone(&self.states),
             others: Arc::default(),
         }
     }
@@ -244,6 +261,7 @@ pub struct ViewIndex {
     mapper: Arc<dyn Mapper>,
     collator: Collator,
     slot: Arc<Slot>,
+    states: Arc<HeldStates>,
     owner: Arc<Owner>,
     tasks: Tasks,
     /// Those that its builds fill along with it, where they can.

@@ -58,7 +58,7 @@ impl Tail {
     fn finish(&mut self, rest: Option<KeyRange>) {
         let behind = |rest: KeyRange| Places { low: rest.start[keys::PREFIX..].to_vec(), high: self.high.clone() };
         let rest = rest.map(behind).into_iter().collect();
-        self.page = Some(RowPage { rows: mem::take(&mut self.rows), rest });
+        self.page = Some(RowPage { rows: mem::take(&mut self.rows), rest, held: None });
     }
 }
 

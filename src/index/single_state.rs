@@ -2,7 +2,8 @@
 //!
 //! Each step reads a view of the store of its own. If that view shows another state than the one before it, the read
 //! begins again; a read that began again several times blocks the commits of rows until it is done. No view of the
-//! store is held between steps, because a store file grows while one is held.
+//! store is held between steps, because a store file grows while one is held; only between the pages of an answer
+//! (`states.rs`).
 
 use tokio::sync::RwLockReadGuard;
 
@@ -23,12 +24,19 @@ pub(super) struct SingleState {
     steps: usize,
     /// How often it began anew.
     pub restarts: usize,
+    /// Whether all steps read one view of the store.
+    is_held: bool,
 }
 
 impl SingleState {
     /// Of a reading whose first view is opened after `moment`.
     pub fn new(moment: u64) -> SingleState {
-        SingleState { moment, state: None, steps: 0, restarts: 0 }
+        SingleState { moment, state: None, steps: 0, restarts: 0, is_held: false }
+    }
+
+    /// Of a reading whose steps all read one view, which shows `state`, if that is known.
+    pub fn of_held(state: Option<State>) -> SingleState {
+        SingleState { state, is_held: true, ..SingleState::new(0) }
     }
 
     /// Notes the moment before the view of the next step is opened. A reading that began anew several times holds up
@@ -50,6 +58,9 @@ impl SingleState {
         slot: &Slot,
         stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
     ) -> Result<bool, StorageError> {
+        if self.is_held {
+            return Ok(true);
+        }
         if mistaken(Mistake::MomentNotedLate) {
             self.moment = slot.sums(|sums| sums.moment());
         }

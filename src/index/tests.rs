@@ -1,5 +1,6 @@
 //! Builds over a real store: rows follow their documents, builds resume after a restart, removals remove everything.
 
+mod states;
 mod stored;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -90,7 +91,7 @@ async fn put(copy: &ShardCopy, id: &str, body: &str, parent: Option<Revision>, d
 }
 
 async fn shown(index: &ViewIndex, direction: Direction) -> Vec<String> {
-    let page = index.rows([Places::all(b"")].into(), direction, 100).await.unwrap();
+    let page = index.rows([Places::all(b"")].into(), direction, 100, StateOf::Now).await.unwrap();
     assert!(page.rest.is_empty());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     page.rows.iter().map(|row| format!("{}:{}={}", row.id, text(&row.key), text(&row.value))).collect()
@@ -167,7 +168,7 @@ async fn rows_whose_value_is_no_number_are_counted() {
 async fn rows_between(index: &ViewIndex, places: &Places) -> Vec<Row> {
     let (mut rest, mut rows) = (VecDeque::from([places.clone()]), Vec::new());
     while !rest.is_empty() {
-        let page = index.rows(rest, Direction::Forward, 1000).await.unwrap();
+        let page = index.rows(rest, Direction::Forward, 1000, StateOf::Now).await.unwrap();
         (rows, rest) = ([rows, page.rows].concat(), page.rest);
     }
     rows
@@ -238,7 +239,7 @@ async fn reduce_some(index: &ViewIndex, dice: &mut Dice, round: u32) {
     let (mut rest, mut found) = (VecDeque::from([places.clone()]), Vec::new());
     while !rest.is_empty() {
         let limit = 1 + dice.below(5) as usize;
-        let page = groups_of(&by, vec![(index, rest)], limit).await.remove(0).unwrap();
+        let page = groups_of(&by, vec![(index, rest)], limit, None).await.remove(0).unwrap();
         found.extend(page.groups.into_iter().map(|group| told(group.key, group.sum)));
         rest = page.rest;
     }
@@ -360,7 +361,7 @@ async fn a_build_goes_on_after_a_restart_in_more_than_one_batch() {
     assert_eq!(index.header().await.unwrap().rows, count as u64 + 1);
     let (mut rest, mut seen) = (VecDeque::from([Places::all(b"")]), 0);
     while !rest.is_empty() {
-        let page = index.rows(rest, Direction::Reverse, 100).await.unwrap();
+        let page = index.rows(rest, Direction::Reverse, 100, StateOf::Now).await.unwrap();
         seen += page.rows.len();
         rest = page.rest;
     }

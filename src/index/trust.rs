@@ -14,6 +14,7 @@ use super::groups::GroupBy;
 use super::keys::Places;
 use super::record::Header;
 use super::reduce::{Grouping, InvalidValue, Reduce};
+use super::states::StateOf;
 use super::{IndexError, ViewIndex};
 use crate::storage::Direction;
 
@@ -50,7 +51,7 @@ impl ViewIndex {
 
     async fn check(&self, rows: Header) -> Result<Result<(), InvalidValue>, IndexError> {
         let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Stats, direction: Direction::Forward, prefix: 0 };
-        let outcome = match self.groups(&by, VecDeque::from([Places::all(b"")]), 1).await {
+        let outcome = match self.groups(&by, VecDeque::from([Places::all(b"")]), 1, StateOf::Now).await {
             Ok(_) => Ok(()),
             Err(IndexError::Refused(error)) => Err(error),
             Err(error) => return Err(error),

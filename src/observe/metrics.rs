@@ -104,6 +104,7 @@ metrics! {
         DocumentsWaiting = "settee/admission/documents_waiting", "requests for documents that wait for their turn";
         QueriesWaiting = "settee/admission/queries_waiting", "queries that wait for their turn";
         FeedsWaiting = "settee/admission/feeds_waiting", "pages of feeds that wait for their turn";
+        StatesHeld = "settee/views/states_held", "states of indexes that are held for answers of several pages";
     }
 }
 

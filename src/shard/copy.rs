@@ -322,6 +322,21 @@ impl ShardCopy {
         self.read_on(pool, step).await
     }
 
+    /// What the shard is stored in, for who holds something of it.
+    pub fn storage(&self) -> Storage {
+        self.0.storage.clone()
+    }
+
+    /// As [`ShardCopy::read_records`], of what `step` holds of them: see [`View::lasting`].
+    pub async fn read_held<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(ShardId) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        self.check_open()?;
+        let shard = self.id();
+        Ok(self.0.storage.read_lasting(shard.0, move || step(shard)).await?)
+    }
+
     /// As [`ShardCopy::read_records`] for short steps on several copies of this node, see [`Storage::read_shards`].
     pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, inline: bool) -> Vec<Result<T, ShardError>>
     where

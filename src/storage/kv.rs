@@ -149,6 +149,20 @@ pub trait View {
         self.scan(range, direction, &mut |key, value| keep_first(&mut found, key, value))?;
         Ok(found)
     }
+    /// The same picture of the keys of `range`, which outlives the step. `None`: the engine would have to keep in
+    /// memory whatever is written meanwhile, or the view is no picture of what is committed.
+    fn lasting(&self, _range: &KeyRange) -> Result<Option<LastingView>, StorageError> {
+        Ok(None)
+    }
+}
+
+/// A picture of some keys that stays as it is. While it lives the store file grows, because it cannot use the space
+/// again of what was changed since, and is not closed or made smaller: its holder bounds how long.
+pub struct LastingView {
+    /// To be read within the keys that were asked for.
+    pub view: Box<dyn View + Send + Sync>,
+    /// Bytes of memory that it takes, about.
+    pub bytes: usize,
 }
 
 /// A key and its value.

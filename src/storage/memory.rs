@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
+use super::kv::{Direction, KeyRange, LastingView, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
 use crate::world::sync::Mutex;
 
@@ -56,6 +56,10 @@ struct MemoryView(Arc<Map>);
 impl View for MemoryView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         Ok(self.0.get(key).cloned())
+    }
+
+    fn lasting(&self, _range: &KeyRange) -> Result<Option<LastingView>, StorageError> {
+        Ok(Some(LastingView { view: Box::new(MemoryView(Arc::clone(&self.0))), bytes: 0 }))
     }
 
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {

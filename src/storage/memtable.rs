@@ -117,6 +117,13 @@ impl Memtable {
         taken
     }
 
+    /// The rows of a range.
+    pub(super) fn cut(&self, range: &KeyRange) -> Memtable {
+        let rows: OrdSet<Entry> = self.rows.range::<_, [u8]>(bounds(range)).cloned().collect();
+        let bytes = rows.iter().map(Entry::cost).sum();
+        Memtable { rows, bytes }
+    }
+
     /// Bytes of memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -55,7 +55,7 @@ pub use committer::{CommitError, Committer};
 pub use damage::Damage;
 pub use gap::{behind_gap, scan_around};
 pub use journal::Lost;
-pub use kv::{Batch, Direction, KeyRange, Rows, Shrunk, StorageError, Store, StoreFile, View};
+pub use kv::{Batch, Direction, KeyRange, LastingView, Rows, Shrunk, StorageError, Store, StoreFile, View};
 pub use layout::ShardEngine;
 pub use lease::{BlobKey, Hold};
 pub use manifest::MissingFiles;

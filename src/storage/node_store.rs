@@ -401,6 +401,18 @@ impl Storage {
         self.read_on(pool, step).await
     }
 
+    /// Runs one bounded step on a view of a shard that is held, with the same fairness as [`Storage::read_shard_on`].
+    pub async fn read_lasting<T: Send + 'static>(
+        &self,
+        shard: u64,
+        step: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        // Invariant: as above.
+        let _permit = self.0.read_permit(Pool::Foreground, shard).acquire().await.ok();
+        let read = self.0.env.blocking(Pool::Foreground, step).await;
+        self.0.damage.noted(read)
+    }
+
     /// As [`Storage::read_shard_on`] in the foreground, for a step that most often takes less than to hand it to
     /// another thread: see [`Env::inline`].
     pub async fn read_inline<T: Send + 'static>(

@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
 
 use super::blocks::BLOCK_BYTES;
-use super::kv::{Direction, KeyRange, Rows, Shrunk, StorageError, StoreFile, View, Visit};
+use super::kv::{Direction, KeyRange, LastingView, Rows, Shrunk, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
 use super::planted::Planted;
 use super::redb_file::{Pages, RedbFile};
@@ -354,6 +354,11 @@ impl View for RedbView {
             self.check_around(key)?;
         }
         Ok(found)
+    }
+
+    fn lasting(&self, _range: &KeyRange) -> Result<Option<LastingView>, StorageError> {
+        let view = RedbView { reading: Arc::clone(&self.reading), pages: Arc::clone(&self.pages) };
+        Ok(Some(LastingView { view: Box::new(view), bytes: 0 }))
     }
 
     /// The range's far end is looked for here, not by redb: a damaged page must be met wherever it lies.

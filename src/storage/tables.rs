@@ -9,7 +9,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::journal::{Notes, Position};
-use super::kv::{Batch, StorageError};
+use super::kv::{Batch, KeyRange, StorageError};
 use super::layout::{FileId, Layout};
 use super::memtable::{Entry, Memtable};
 use super::planted::{Bug, Planted};
@@ -105,6 +105,17 @@ impl Layers {
     pub(super) fn is_last(&self) -> bool {
         let is_last = |layer: &Layer| !layer.rows.is_empty() && Arc::strong_count(&layer.copies) == 1;
         is_last(&self.active) || self.frozen.as_ref().is_some_and(is_last)
+    }
+
+    /// Those with the rows of `range` alone.
+    pub(super) fn cut(&self, range: &KeyRange) -> Layers {
+        let cut = |layer: &Layer| Layer { rows: layer.rows.cut(range), copies: Arc::default(), ..layer.clone() };
+        Layers { active: cut(&self.active), frozen: self.frozen.as_ref().map(cut) }
+    }
+
+    /// Bytes of memory that they take, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.active.bytes() + self.frozen.as_ref().map_or(0, Layer::bytes)
     }
 }
 

@@ -11,7 +11,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::kv::{Direction, KeyRange, Row, StorageError, StoreFile, View, Visit, keep_first};
+use super::kv::{Direction, KeyRange, LastingView, Row, StorageError, StoreFile, View, Visit, keep_first};
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::overlay::{Overlay, Writes};
@@ -145,25 +145,59 @@ impl<'a> LayeredView<'a> {
 /// A snapshot that keeps its file open.
 fn pinned(engine: Arc<dyn StoreFile>, id: FileId, suspects: &Arc<Suspects>) -> Result<Box<dyn View>, StorageError> {
     let view = engine.snapshot()?;
-    Ok(Box::new(Pinned { view, id, suspects: Arc::clone(suspects), _engine: engine }))
+    Ok(Box::new(Pinned { view, id, suspects: Arc::clone(suspects), engine }))
 }
 
-struct Pinned {
-    view: Box<dyn View>,
+struct Pinned<V: ?Sized = dyn View> {
+    view: Box<V>,
     id: FileId,
     /// Told of damage that a reader meets.
     suspects: Arc<Suspects>,
     /// Dropped after the snapshot: fields go in this order.
-    _engine: Arc<dyn StoreFile>,
+    engine: Arc<dyn StoreFile>,
 }
 
-impl View for Pinned {
+impl<V: View + ?Sized> View for Pinned<V> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         self.suspects.noted(self.id, self.view.get(key))
     }
 
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         self.suspects.noted(self.id, self.view.scan(range, direction, visit))
+    }
+
+    fn lasting(&self, range: &KeyRange) -> Result<Option<LastingView>, StorageError> {
+        let Some(LastingView { view, bytes }) = self.view.lasting(range)? else { return Ok(None) };
+        let (suspects, engine) = (Arc::clone(&self.suspects), Arc::clone(&self.engine));
+        Ok(Some(LastingView { view: Box::new(Pinned { view, id: self.id, suspects, engine }), bytes }))
+    }
+}
+
+/// A picture of some keys of one shard: what of the memtables lies in them, over a lasting snapshot of the file.
+struct LastingPicture {
+    shard: u64,
+    layers: Layers,
+    file: Option<Box<dyn View + Send + Sync>>,
+}
+
+impl LastingPicture {
+    fn with_shard<T>(&self, read: impl FnOnce(&dyn View) -> T) -> T {
+        let file = self.file.as_ref().map(|file| file.as_ref() as &dyn View);
+        self.layers.over(file, self.shard, read)
+    }
+}
+
+impl View for LastingPicture {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.with_shard(|view| view.get(key))
+    }
+
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        self.with_shard(|view| view.scan(range, direction, visit))
+    }
+
+    fn first(&self, range: &KeyRange, direction: Direction) -> Result<Option<Row>, StorageError> {
+        self.with_shard(|view| view.first(range, direction))
     }
 }
 
@@ -211,9 +245,30 @@ impl Picture {
 
     /// Reads what is committed to a shard.
     fn with_shard<T>(&self, shard: u64, read: impl FnOnce(&dyn View) -> T) -> T {
-        let Layers { active, frozen } = &self.layers;
+        self.layers.over(self.file.as_deref(), shard, read)
+    }
+
+    /// The same for the keys of `range`, to be held.
+    fn lasting(&self, shard: u64, range: &KeyRange) -> Result<Option<LastingView>, StorageError> {
+        let (file, bytes) = match &self.file {
+            None => (None, 0),
+            Some(file) => match file.lasting(range)? {
+                Some(LastingView { view, bytes }) => (Some(view), bytes),
+                None => return Ok(None),
+            },
+        };
+        let layers = self.layers.cut(range);
+        let bytes = bytes + layers.bytes();
+        Ok(Some(LastingView { view: Box::new(LastingPicture { shard, layers, file }), bytes }))
+    }
+}
+
+impl Layers {
+    /// Reads what these layers and the file below them hold of a shard.
+    fn over<T>(&self, file: Option<&dyn View>, shard: u64, read: impl FnOnce(&dyn View) -> T) -> T {
+        let Layers { active, frozen } = self;
         let cleared = frozen.as_ref().is_some_and(|f| f.cleared.contains(&shard));
-        let file = self.file.as_deref().filter(|_| !cleared).unwrap_or(&Nothing);
+        let file = file.filter(|_| !cleared).unwrap_or(&Nothing);
         let frozen = frozen.as_ref().filter(|f| !f.rows.is_empty()).map(|f| Overlay { base: file, top: &f.rows });
         let below: &dyn View = match &frozen {
             _ if active.cleared.contains(&shard) => &Nothing,
@@ -253,6 +308,13 @@ impl View for LayeredView<'_> {
         let mut found = None;
         self.scan(range, direction, &mut |key, value| keep_first(&mut found, key, value))?;
         Ok(found)
+    }
+
+    fn lasting(&self, range: &KeyRange) -> Result<Option<LastingView>, StorageError> {
+        match shards_of(range) {
+            (first, last) if first == last && first != reserved::SHARD => self.shard(first)?.lasting(first, range),
+            _ => Ok(None),
+        }
     }
 
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {

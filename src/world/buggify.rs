@@ -22,6 +22,8 @@ pub enum Mutation {
     StoredSumStays,
     /// A reduction takes what is kept of its rows whatever changed since it began, and goes on where it was.
     ReductionOfTwoMoments,
+    /// The pages of a reduction behind the first one are of what there is when they are read.
+    HeldStatePassedOver,
     /// An index takes no notice of purges.
     PurgeNotIndexed,
     /// A feed leaves out the second range.
@@ -181,8 +183,14 @@ pub const SITES: &[&str] = &[
 ];
 
 /// Caps that a run may draw small, the same for the whole of it: see [`capped`].
-pub const CAPS: &[&str] =
-    &["cluster: bytes of a budget", "cluster: bytes of a message", "index: rows of a step of a reduction"];
+pub const CAPS: &[&str] = &[
+    "cluster: bytes of a budget",
+    "cluster: bytes of a message",
+    "index: rows of a step of a reduction",
+    "index: states that a node holds",
+    "view: groups of a range read at once",
+    "view: rows of a range read at once",
+];
 
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
@@ -206,6 +214,7 @@ pub const POINTS: &[&str] = &[
     "index: a build found that another was faster",
     "index: a build goes on with what changed since it began",
     "index: a reduction began anew because rows changed",
+    "index: a state was held for the pages of an answer",
     "index: rows made anew because the purge log was cut",
     "index: rows of a purged document removed",
     "memtable: rows moved while a part was taken in",

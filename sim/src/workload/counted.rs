@@ -14,6 +14,8 @@ const COUNTED: &str = "counted";
 const DOCUMENTS: u64 = 30;
 /// The view: groups by two levels, and one row for each document.
 const MAP: &str = "function (d) { emit([d.v % 3, d.v % 7], 1); }";
+/// The same by a function of the design document.
+const REDUCE: &str = "function (keys, values) { return sum(values); }";
 /// Ways to ask for it.
 const ASKED: [&str; 4] = ["group=true", "group_level=1", "reduce=true", "group=true&descending=true"];
 
@@ -23,8 +25,8 @@ const ASKED: [&str; 4] = ["group=true", "group_level=1", "reduce=true", "group=t
 /// The request that was refused.
 pub(crate) async fn set_up(client: &mut Client, q: u32) -> Result<(), String> {
     let docs: Vec<Value> = (0..DOCUMENTS).map(|n| json!({ "_id": id(n), "v": n })).collect();
-    let view =
-        json!({ "views": { "of": { "map": MAP, "reduce": "_sum" }, "all": { "map": MAP, "reduce": "_count" } } });
+    let reduced = |reduce: &str| json!({ "map": MAP, "reduce": reduce });
+    let view = json!({ "views": { "of": reduced("_sum"), "all": reduced("_count"), "by": reduced(REDUCE) } });
     let requests = [
         ("PUT", format!("/{COUNTED}?q={}", q.min(2)), Value::Null),
         ("PUT", format!("/{COUNTED}/_design/groups"), view),
@@ -35,6 +37,20 @@ pub(crate) async fn set_up(client: &mut Client, q: u32) -> Result<(), String> {
 
 fn id(n: u64) -> String {
     format!("n-{n:02}")
+}
+
+/// A view and how it is asked for: built-in functions, then that of the design document, then by all keys there are.
+fn asked(way: u32) -> String {
+    let builtin = if way.is_multiple_of(2) { "of" } else { "all" };
+    match way {
+        0..8 => format!("{builtin}?{}", ASKED[way as usize / 2 % ASKED.len()]),
+        8..12 => format!("by?{}", ASKED[way as usize % ASKED.len()]),
+        _ => {
+            let view = if way < 14 { builtin } else { "by" };
+            let keys: Vec<String> = (0..21).map(|n| format!("%5B{},{}%5D", n % 3, n % 7)).collect();
+            format!("{view}?group=true&keys=%5B{}%5D", keys.join(","))
+        }
+    }
 }
 
 impl Worker {
@@ -54,8 +70,7 @@ impl Worker {
 
     /// Asks for the groups: each document is in one.
     pub(super) async fn groups(&mut self, way: u32) -> Result<(), Violation> {
-        let (view, asked) = (if way.is_multiple_of(2) { "of" } else { "all" }, ASKED[way as usize / 2 % ASKED.len()]);
-        let path = format!("/{COUNTED}/_design/groups/_view/{view}?{asked}");
+        let path = format!("/{COUNTED}/_design/groups/_view/{}", asked(way));
         let answer = self.call("GET", &path, &Value::Null).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
         let rows = body["rows"].as_array().cloned().unwrap_or_default();

@@ -13,12 +13,15 @@ impl Coordinator {
             while let Some(coordinator) = weak.upgrade() {
                 let config = coordinator.config();
                 let reserve_mb = config.u64("settee", "disk_reserve_mb", limits::DISK_RESERVE_MB);
-                let storage = coordinator.storage().clone();
+                let (storage, indexes) = (coordinator.storage().clone(), coordinator.context().indexes.clone());
                 drop(coordinator);
                 let reserve = reserve_mb.saturating_mul(1 << 20);
                 let run = worker.begin();
                 let is_near = storage.measure_room(reserve).await < reserve.saturating_mul(4);
-                drop((run, storage));
+                if !storage.has_room() {
+                    indexes.give_up_for_room();
+                }
+                drop((run, storage, indexes));
                 let pause = env.sleep(if is_near { limits::DISK_ROOM_PAUSE_NEAR } else { limits::DISK_ROOM_PAUSE });
                 tokio::select! {
                     biased;

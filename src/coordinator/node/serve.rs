@@ -23,9 +23,9 @@ use crate::coordinator::replica::calls::{
     Awaits, Blob, ClearTimes, Collect, CollectableOf, CollectionCall, CollectionQuestion, Compact, Confirm, CopyCall,
     CopyOp, CountOf, Decide, DesignVersion, Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, GroupsOf, HeaderOf,
     Holds, Info, KeepViews, List, LocalList, LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose,
-    PurgeInfos, ReplicaCall, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf, SizeOf,
-    Split, Stage, StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor, UpdateView, View, ViewCall, ViewFailure,
-    ViewOp, ViewQuestion, Wait,
+    PurgeInfos, ReleaseState, ReplicaCall, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf,
+    SizeOf, Split, Stage, StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor, UpdateView, View, ViewCall,
+    ViewFailure, ViewOp, ViewQuestion, Wait,
 };
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -584,12 +584,13 @@ impl Serving<'_> {
             }
             ViewOp::Update(UpdateView { wait: false }) => of_view::<UpdateView>(view.update_later().await),
             ViewOp::Header => of_view::<HeaderOf>(view.header().await),
-            ViewOp::Rows(RowsOf { places, direction, limit }) => {
-                of_view::<RowsOf>(view.rows(places, direction, size(limit)).await)
+            ViewOp::Rows(RowsOf { places, direction, limit, of }) => {
+                of_view::<RowsOf>(view.rows(places, direction, size(limit), of).await)
             }
-            ViewOp::Groups(GroupsOf { by, places, limit }) => {
-                of_view::<GroupsOf>(view.groups(&by, places, size(limit)).await)
+            ViewOp::Groups(GroupsOf { by, places, limit, of }) => {
+                of_view::<GroupsOf>(view.groups(&by, places, size(limit), of).await)
             }
+            ViewOp::Release(ReleaseState(number)) => of_view::<ReleaseState>(view.release(number).await),
             ViewOp::Count(CountOf(places)) => of_view::<CountOf>(view.count(places).await),
             ViewOp::Selected(SelectedOf(call)) => {
                 let checked = self.copy.check_epoch(call.epoch).map_err(IndexError::from);

@@ -21,6 +21,7 @@ pub(super) mod view_info;
 pub(super) mod view_reads;
 pub(super) mod view_reduce;
 pub(super) mod view_siblings;
+pub(super) mod view_state;
 pub(super) mod view_swap;
 
 database_operations! {

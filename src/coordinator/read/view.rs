@@ -13,6 +13,7 @@ use crate::coordinator::read::documents::RowDoc;
 use crate::coordinator::read::filter_scan::share;
 use crate::coordinator::read::view_groups::GroupLane;
 use crate::coordinator::read::view_reads;
+use crate::coordinator::read::view_state::SeatState;
 use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::design::DesignLookupError;
@@ -31,7 +32,7 @@ use crate::limits;
 use crate::script::{Program, ScriptError};
 use crate::shard::ShardError;
 use crate::storage::Direction;
-use crate::world::buggify::fewer;
+use crate::world::buggify::{capped, fewer};
 
 /// Whether a query waits for the view to apply what was written before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +110,10 @@ pub enum ViewError {
     Read(ReadError),
     /// A function failed.
     Script(ScriptError),
+    /// The state of a range that the answer is of was lost when a part of the answer was given out, or again and again.
+    StateGone,
+    /// So many states are held for other answers that none could be held for this one.
+    StatesFull,
     /// The node stops.
     Stopped,
 }
@@ -152,6 +157,8 @@ impl From<IndexError> for ViewError {
             IndexError::Misfit(reason) => {
                 ViewError::Script(ScriptError::Thrown { error: "misfit".to_owned(), reason: reason.into() })
             }
+            IndexError::StateGone => ViewError::StateGone,
+            IndexError::StatesFull => ViewError::StatesFull,
             IndexError::Stopped => ViewError::Stopped,
         }
     }
@@ -273,6 +280,18 @@ impl DatabaseView {
         Err(failed)
     }
 
+    /// The view on one copy of each of the ranges.
+    pub(in crate::coordinator) async fn seats(
+        &self,
+        ranges: &[usize],
+        query: &ViewQuery,
+    ) -> Result<Vec<Seat>, IndexError> {
+        match self.seats_at_hand(ranges, query) {
+            Some(seats) => Ok(seats),
+            None => try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await,
+        }
+    }
+
     /// What [`DatabaseView::seat`] of each range comes to where there is nothing to wait for: the copies are at hand,
     /// and what the query asks of the view is known. Else nothing.
     pub(in crate::coordinator) fn seats_at_hand(&self, ranges: &[usize], query: &ViewQuery) -> Option<Vec<Seat>> {
@@ -292,6 +311,7 @@ impl DatabaseView {
                 replica_position: copy.replica_position(),
                 view,
                 copy: RangeCopy::Own(copy),
+                state: None,
             })
         };
         let copies = self.database.replicas().copies_at_hand(&self.database.layout(), ranges)?;
@@ -306,7 +326,7 @@ impl DatabaseView {
             Update::Never => {}
         }
         let ((header, is_building), replica_position) = (view.header().await?, copy.replica_position().await?);
-        Ok(Seat { view, header, is_building, replica_position, copy })
+        Ok(Seat { view, header, is_building, replica_position, copy, state: None })
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.
@@ -339,10 +359,7 @@ impl DatabaseView {
             return Err(ViewError::ImpossibleRange { descending });
         }
         let ranges = self.ranges(query.partition.as_deref());
-        let seats = match self.seats_at_hand(&ranges, &query) {
-            Some(seats) => seats,
-            None => try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await?,
-        };
+        let seats = self.seats(&ranges, &query).await?;
         let prefix = partition_prefix(query.partition.as_deref());
         let spans = self.spans(&query, &prefix);
         let is_untold = query.totals && query.grouping.is_none();
@@ -363,6 +380,8 @@ impl DatabaseView {
             view: self,
             query,
             pending: VecDeque::new(),
+            is_given: false,
+            anew: 0,
         };
         rows.next_span();
         Ok(rows)
@@ -406,6 +425,8 @@ pub(in crate::coordinator) struct Seat {
     pub header: Header,
     pub is_building: bool,
     pub replica_position: ReplicaPosition,
+    /// The state of the view that it holds for this answer.
+    pub state: Option<SeatState>,
 }
 
 /// The rows of one range.
@@ -429,7 +450,7 @@ pub struct ViewRows {
     pub(in crate::coordinator) ranges: Vec<usize>,
     /// Bytes of the partition in places.
     pub(in crate::coordinator) prefix: usize,
-    spans: VecDeque<VecDeque<Places>>,
+    pub(in crate::coordinator) spans: VecDeque<VecDeque<Places>>,
     /// The span being read, and those behind it whose groups are read along.
     pub(in crate::coordinator) together: VecDeque<VecDeque<Places>>,
     /// Rows to read next, of all ranges together.
@@ -441,6 +462,10 @@ pub struct ViewRows {
     pub(in crate::coordinator) left: u64,
     /// A row that was read too far.
     pending: VecDeque<Row>,
+    /// Whether groups were given out.
+    pub(in crate::coordinator) is_given: bool,
+    /// How often it began anew.
+    pub(in crate::coordinator) anew: usize,
 }
 
 impl ViewRows {
@@ -571,6 +596,16 @@ impl ViewRows {
         Ok(out)
     }
 
+    /// Goes back to the first row.
+    pub(in crate::coordinator) fn rewind(&mut self) {
+        let prefix = partition_prefix(self.query.partition.as_deref());
+        self.spans = self.view.spans(&self.query, &prefix).places;
+        (self.left, self.skip) = (self.query.limit, self.query.skip);
+        self.together.clear();
+        self.pending.clear();
+        self.next_span();
+    }
+
     /// Goes on to the next of several keys; false when there is none.
     pub(in crate::coordinator) fn next_span(&mut self) -> bool {
         self.together.pop_front();
@@ -580,7 +615,8 @@ impl ViewRows {
         let Some(places) = self.spans.pop_front() else { return false };
         if self.reads_groups() {
             self.together.push_back(places);
-            let more = self.spans.len().min(limits::GROUPS_AT_ONCE - 1);
+            let most = capped("view: groups of a range read at once", limits::GROUPS_AT_ONCE);
+            let more = self.spans.len().min(most - 1);
             self.together.extend(self.spans.drain(..more));
             let all: VecDeque<Places> = self.together.iter().flatten().cloned().collect();
             self.group_range_cursors = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
@@ -649,10 +685,6 @@ impl ViewRows {
     /// Rows to read next of each range.
     fn page_rows(&mut self) -> usize {
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
-        if self.query.grouping.is_some() {
-            // Of one state, as far as that is bounded. How many rows the groups have is not known.
-            return wanted.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
-        }
         let batch = share(wanted.min(self.batch), self.range_cursors.len());
         // Who reads on will read more.
         self.batch = self.batch.saturating_mul(2);
@@ -660,20 +692,38 @@ impl ViewRows {
     }
 
     async fn fill_once(&mut self) -> Result<(), ViewError> {
-        let (direction, limit) = (self.direction(), self.page_rows());
-        let empty = self
-            .range_cursors
-            .iter()
-            .zip(&self.seats)
-            .enumerate()
-            .filter(|(_, (range_cursor, _))| range_cursor.rows.is_empty());
-        let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
-        let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
-        for (at, page) in view_reads::rows(reads, direction, limit).await {
-            match page {
-                Ok(page) => self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest },
-                Err(error) => self.go_elsewhere(at, error).await?,
+        let direction = self.direction();
+        let limit = match self.is_reduced() {
+            true => reduced_rows(self.skip.saturating_add(self.left)),
+            false => self.page_rows(),
+        };
+        let cursors = self.range_cursors.iter().enumerate();
+        let empty = cursors.filter(|(_, cursor)| cursor.rows.is_empty() && !cursor.rest.is_empty());
+        let empty: Vec<usize> = empty.map(|(at, _)| at).collect();
+        let pages = match self.is_reduced() {
+            true => {
+                let (_, states) = self.states_of(&empty, false);
+                let read = |(at, of): (usize, _)| (at, &self.seats[at].view, self.range_cursors[at].rest.clone(), of);
+                let reads = empty.into_iter().zip(states).map(read).collect();
+                view_reads::rows_of_state(reads, direction, limit).await
             }
+            false => {
+                let read = |at: usize| (at, &self.seats[at].view, self.range_cursors[at].rest.clone());
+                view_reads::rows(empty.into_iter().map(read).collect(), direction, limit).await
+            }
+        };
+        let mut failed = Vec::new();
+        for (at, page) in pages {
+            match page {
+                Ok(page) => {
+                    self.took(at, page.held.is_some(), page.rest.is_empty());
+                    self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest };
+                }
+                Err(error) => failed.push((at, error)),
+            }
+        }
+        for (at, error) in failed {
+            self.lost(at, error).await?;
         }
         Ok(())
     }
@@ -690,4 +740,12 @@ impl ViewRows {
         self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;
         Ok(())
     }
+}
+
+/// Rows to read at once of each range for a function of the design document that is to make so many groups: how many
+/// rows these have is not known.
+fn reduced_rows(groups: u64) -> usize {
+    let groups = usize::try_from(groups).unwrap_or(usize::MAX);
+    let rows = groups.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
+    capped("view: rows of a range read at once", rows).min(rows)
 }

@@ -1,6 +1,6 @@
 //! Groups of a view with built-in reductions, merged over the ranges: each range reduces its own rows
-//! (`index/groups.rs`), and this module combines the parts of a group. Groups of several keys are read together. What
-//! one read of a range returns is one state of its index.
+//! (`index/groups.rs`), and this module combines the parts of a group. Groups of several keys are read together. All
+//! that is read of a range is one state of its index (`view_state.rs`).
 
 use std::collections::VecDeque;
 
@@ -10,6 +10,7 @@ use crate::coordinator::read::view_reduce::GroupRow;
 use crate::index::{GroupBy, GroupPart, Grouping, InvalidValue, Places, Reduce};
 use crate::limits;
 use crate::storage::Direction;
+use crate::world::buggify::capped;
 
 /// The groups of one range, for the spans that are read together.
 pub(in crate::coordinator) struct GroupLane {
@@ -75,21 +76,27 @@ impl ViewRows {
     /// Reads groups where a range has none at hand.
     async fn fill_groups(&mut self, by: &GroupBy) -> Result<(), ViewError> {
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
+        let most = capped("view: groups of a range read at once", limits::GROUPS_AT_ONCE);
         // Every range may have a part of every group.
-        let limit = wanted.clamp(1, limits::GROUPS_AT_ONCE);
-        let empty = self
-            .group_range_cursors
-            .iter()
-            .zip(&self.seats)
-            .enumerate()
-            .filter(|(_, (range_cursor, _))| range_cursor.groups.is_empty());
-        let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
-        let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
-        for (at, page) in view_reads::groups(reads, by, limit).await {
+        let limit = wanted.clamp(1, most);
+        let cursors = self.group_range_cursors.iter().enumerate();
+        let empty = cursors.filter(|(_, cursor)| cursor.groups.is_empty() && !cursor.rest.is_empty());
+        let empty: Vec<usize> = empty.map(|(at, _)| at).collect();
+        let (hold, states) = self.states_of(&empty, wanted <= limit);
+        let read = |(at, of): (usize, _)| (at, &self.seats[at].view, self.group_range_cursors[at].rest.clone(), of);
+        let reads = empty.into_iter().zip(states).map(read).collect();
+        let mut failed = Vec::new();
+        for (at, page) in view_reads::groups(reads, by, limit, hold).await {
             match page {
-                Ok(page) => self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest },
-                Err(error) => self.go_elsewhere(at, error).await?,
+                Ok(page) => {
+                    self.took(at, page.held.is_some(), page.rest.is_empty());
+                    self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
+                }
+                Err(error) => failed.push((at, error)),
             }
+        }
+        for (at, error) in failed {
+            self.lost(at, error).await?;
         }
         Ok(())
     }

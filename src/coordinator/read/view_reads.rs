@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 
 use futures_util::future::{join, join_all, try_join};
 
+use crate::coordinator::read::view_state::StateReads;
 use crate::coordinator::replica::range_copy::CopyView;
 use crate::index::{
-    GroupBy, GroupPage, IndexError, Places, RowPage, ViewIndex, count_of, counted_rows_of, groups_of, rows_of,
+    GroupBy, GroupPage, Hold, IndexError, Places, RowPage, StateOf, ViewIndex, count_of, counted_rows_of, groups_of,
+    rows_of,
 };
 use crate::storage::Direction;
 use crate::world::cost;
@@ -50,7 +52,7 @@ pub(in crate::coordinator) async fn rows(
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
-        asked.push(async move { (number, view.rows(places, direction, limit).await) });
+        asked.push(async move { (number, view.rows(places, direction, limit, StateOf::Now).await) });
     }
     // Others are asked first: what is read here may hold up this task.
     let (others, own) = join(join_all(asked), rows_of(own, direction, limit)).await;
@@ -71,7 +73,7 @@ pub(in crate::coordinator) async fn counted_rows(
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
-        let both = try_join(view.count(before.clone()), view.rows(places, direction, limit));
+        let both = try_join(view.count(before.clone()), view.rows(places, direction, limit, StateOf::Now));
         asked.push(async move { (number, both.await) });
     }
     let (others, own) = join(join_all(asked), counted_rows_of(before, own, direction, limit)).await;
@@ -82,14 +84,41 @@ pub(in crate::coordinator) async fn counted_rows(
     pages
 }
 
-/// Reduced groups, see [`groups_of`].
-pub(in crate::coordinator) async fn groups(reads: Reads<'_>, by: &GroupBy, limit: usize) -> Vec<Numbered<GroupPage>> {
-    let Parted { numbers, own, others } = Parted::of(reads);
-    let mut asked = Vec::with_capacity(others.len());
-    for (number, view, places) in others {
-        asked.push(async move { (number, view.groups(by, places, limit).await) });
+/// The next rows of the state of an answer, see [`ViewIndex::rows`].
+pub(in crate::coordinator) async fn rows_of_state(
+    reads: StateReads<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<Numbered<RowPage>> {
+    let mut asked = Vec::with_capacity(reads.len());
+    for (number, view, places, of) in reads {
+        asked.push(async move { (number, view.rows(places, direction, limit, of).await) });
     }
-    let (others, own) = join(join_all(asked), groups_of(by, own, limit)).await;
+    let pages = join_all(asked).await;
+    let rows = pages.iter().filter_map(|(_, page)| page.as_ref().ok()).map(|page| page.rows.len()).sum();
+    cost::read(pages.len(), rows);
+    pages
+}
+
+/// Reduced groups of the state of an answer, see [`groups_of`]. `hold`: when the states of first pages are held.
+pub(in crate::coordinator) async fn groups(
+    reads: StateReads<'_>,
+    by: &GroupBy,
+    limit: usize,
+    hold: Hold,
+) -> Vec<Numbered<GroupPage>> {
+    let (mut numbers, mut own, mut asked) = (Vec::new(), Vec::new(), Vec::with_capacity(reads.len()));
+    for (number, view, places, of) in reads {
+        match view {
+            // As many read their first page at once, most of them their only one.
+            CopyView::Own(index) if !matches!(of, StateOf::Held(_)) => {
+                numbers.push(number);
+                own.push((index, places));
+            }
+            view => asked.push(async move { (number, view.groups(by, places, limit, of).await) }),
+        }
+    }
+    let (others, own) = join(join_all(asked), groups_of(by, own, limit, Some(hold))).await;
     numbers.into_iter().zip(own).chain(others).collect()
 }
 

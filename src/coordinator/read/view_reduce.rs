@@ -41,8 +41,20 @@ impl ViewRows {
     /// The next page of groups, of at least one; `None` at the end.
     ///
     /// # Errors
-    /// When a function fails as a whole, or the node cannot read.
+    /// When a function fails as a whole, or the node cannot read; [`ViewError::StateGone`], [`ViewError::StatesFull`].
     pub async fn next_groups(&mut self) -> Result<Option<Vec<GroupRow>>, ViewError> {
+        loop {
+            match self.try_next_groups().await {
+                Err(ViewError::StateGone) => self.begin_anew().await?,
+                done => {
+                    self.is_given = true;
+                    return done;
+                }
+            }
+        }
+    }
+
+    async fn try_next_groups(&mut self) -> Result<Option<Vec<GroupRow>>, ViewError> {
         let Some(grouping) = self.query.grouping else { return Ok(None) };
         let groups = match self.view.definition.reduce.clone() {
             Some(Reduce::Script(source)) => self.script_groups(grouping, &source).await?,

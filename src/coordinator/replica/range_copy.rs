@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use crate::coordinator::replica::blob_stream::RemoteBlob;
 use crate::coordinator::replica::calls::{
     Changes, ClearTimes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, LocalMerge, PlainCall,
-    PurgeInfos, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf, TimesOf,
-    UpdateView, ViewQuestion,
+    PurgeInfos, ReleaseState, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf,
+    TimesOf, UpdateView, ViewQuestion,
 };
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_of_later_build};
 pub(in crate::coordinator) use crate::coordinator::replica::own_copy::{ORIGIN, OwnCopy};
@@ -24,7 +24,9 @@ use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
-use crate::index::{GroupBy, GroupPage, Header, IndexError, Places, RowPage, SelectedPage, Signature, ViewIndex};
+use crate::index::{
+    GroupBy, GroupPage, Header, IndexError, Places, RowPage, SelectedPage, Signature, StateOf, ViewIndex,
+};
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
@@ -358,23 +360,43 @@ impl CopyView {
         places: VecDeque<Places>,
         direction: Direction,
         limit: usize,
+        of: StateOf,
     ) -> Result<RowPage, IndexError> {
         match self {
-            CopyView::Own(index) => Ok(index.rows(places, direction, limit).await?),
+            CopyView::Own(index) => index.rows(places, direction, limit, of).await,
             CopyView::Remote { copy, program, signature } => {
-                let question = RowsOf { places, direction, limit: limit as u64 };
+                let question = RowsOf { places, direction, limit: limit as u64, of };
                 CopyView::ask((copy, program, signature), question).await
             }
         }
     }
 
     /// Reduced groups, see [`ViewIndex::groups`].
-    pub async fn groups(&self, by: &GroupBy, places: VecDeque<Places>, limit: usize) -> Result<GroupPage, IndexError> {
+    pub async fn groups(
+        &self,
+        by: &GroupBy,
+        places: VecDeque<Places>,
+        limit: usize,
+        of: StateOf,
+    ) -> Result<GroupPage, IndexError> {
         match self {
-            CopyView::Own(index) => index.groups(by, places, limit).await,
+            CopyView::Own(index) => index.groups(by, places, limit, of).await,
             CopyView::Remote { copy, program, signature } => {
-                let question = GroupsOf { by: by.clone(), places, limit: limit as u64 };
+                let question = GroupsOf { by: by.clone(), places, limit: limit as u64, of };
                 CopyView::ask((copy, program, signature), question).await
+            }
+        }
+    }
+
+    /// Gives a state back, see [`ViewIndex::release`].
+    pub async fn release(&self, number: u64) -> Result<(), IndexError> {
+        match self {
+            CopyView::Own(index) => {
+                index.release(number);
+                Ok(())
+            }
+            CopyView::Remote { copy, program, signature } => {
+                CopyView::ask((copy, program, signature), ReleaseState(number)).await
             }
         }
     }

@@ -5,6 +5,7 @@ use super::*;
 use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::document::json::{Value, parse};
 use crate::limits;
+use crate::observe::metrics::Gauge;
 
 const DOCS: u64 = 90;
 
@@ -110,6 +111,51 @@ async fn a_reduction_of_many_pages_is_of_one_moment() {
         }
         assert_eq!(groups.len() as u64, count, "{name}");
         assert!(groups.iter().all(|group| group.value == Ok(Value::from(1_u64))), "{name}: of two moments");
+    }
+}
+
+/// A query by keys, each of them one.
+pub(super) fn by_keys(keys: impl IntoIterator<Item = i64>) -> ViewQuery {
+    let span = |key: i64| {
+        let at = || KeyBound { key: Some(Value::Int(key)), id: None };
+        KeySpan { start: at(), end: at(), inclusive_end: true }
+    };
+    ViewQuery { keys: ViewKeys::Keys(keys.into_iter().map(span).collect()), ..query(Some(Grouping::Exact), false) }
+}
+
+/// By more keys than are read together, and by some for a function of the design document: each is read by itself.
+#[tokio::test]
+async fn a_reduction_by_many_keys_is_of_one_moment() {
+    let (_world, coordinator, database) = database(2).await;
+    for (name, reduce) in [("_design/d", "_sum"), ("_design/s", "function (keys, values) { return sum(values); }")] {
+        put(&database, name, &design("emit(doc.k, doc.n)", reduce)).await;
+    }
+    let (count, metrics) = (150, coordinator.env().metrics().clone());
+    let mut revs = vec![None; count as usize];
+    let (some, none) = (0..limits::GROUPS_AT_ONCE as i64, 0..0);
+    for (n, name, nothing) in [(0, "_design/d", some), (1, "_design/s", none)] {
+        let change = async |revs: &mut Vec<Option<String>>, value: i64| {
+            let rev = |rev: &Option<String>| rev.iter().map(|rev| format!(r#""_rev":"{rev}","#)).collect::<String>();
+            let doc = |(k, old): (usize, &Option<String>)| format!(r#"{{{}"k":{k},"n":{value}}}"#, rev(old));
+            let docs = revs.iter().enumerate().map(doc).enumerate();
+            let edits = docs.map(|(k, doc)| request(&format!("d{k}"), &doc)).collect();
+            let done = database.writer().write(edits, WriteOptions::default()).await.unwrap();
+            *revs = done.into_iter().map(|written| Some(written.unwrap().rev.to_string())).collect();
+        };
+        change(&mut revs, 10 * n + 1).await;
+        let view = database.queries().view(&id(name), "v").await.unwrap();
+        let keys = (0..count).chain(nothing.map(|key| key + 1_000_000)).chain(0..count);
+        let mut rows = view.begin(by_keys(keys)).await.unwrap();
+        let mut found = rows.next_groups().await.unwrap().unwrap();
+        assert_eq!(metrics.level(Gauge::StatesHeld), 2, "{name}: of each range one");
+        change(&mut revs, 10 * n + 2).await;
+        database.queries().view(&id(name), "v").await.unwrap().begin(by_keys([1])).await.unwrap();
+        while let Some(more) = rows.next_groups().await.unwrap() {
+            found.extend(more);
+        }
+        assert_eq!(found.len() as i64, 2 * count, "{name}");
+        assert!(found.iter().all(|group| group.value == Ok(Value::Int(10 * n + 1))), "{name}: of two moments");
+        assert_eq!(metrics.level(Gauge::StatesHeld), 0, "{name}: given back with the last page");
     }
 }
 

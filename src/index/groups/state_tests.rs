@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::tests::{Counted, key, place, rows};
 use super::*;
+use crate::index::sums::State;
 use crate::storage::KeyRange;
 
 /// What is committed of a view, and how its rows came to be.
@@ -137,6 +138,65 @@ fn a_reduction_beside_a_commit_knows_by_the_header_whether_it_sees_it() {
     assert_eq!(Reader::new(&index, ALL).finish(&index), 897);
     index.end();
     assert_eq!(Reader::new(&index, ALL).finish(&index), 897);
+}
+
+/// Counts the rows of a range in a view that is held, in as many steps as it takes.
+fn held_count(index: &Index, (view, stand): &(Counted, Stand), state: Option<State>, range: (u32, u32)) -> u64 {
+    let mut reader = Reader::new(index, range);
+    reader.reading.single = SingleState::of_held(state);
+    while !reader.reading.is_done() {
+        let range = |places: &Places| KeyRange { start: key(&places.low), end: places.high.as_deref().map(key) };
+        reader.reading.step(view, &index.slot, &range, &|| Ok(Some(*stand))).unwrap();
+    }
+    rows(&reader.reading)
+}
+
+#[test]
+fn pages_of_a_held_state_use_what_is_kept_as_long_as_it_is_of_that_state() {
+    let mut index = Index::of(0..4000);
+    let mut first = Reader::new(&index, ALL);
+    assert_eq!(first.finish(&index), 4000);
+    let (view, state) = (index.view(), first.reading.single.state);
+    assert_eq!(held_count(&index, &view, state, (0, 3900)), 3900);
+    assert!(view.0.read.get() < 500, "{} rows read", view.0.read.get());
+    index.write(vec![1, 2, 3]);
+    assert_eq!(Reader::new(&index, ALL).finish(&index), 3997);
+    assert_eq!(held_count(&index, &view, state, (0, 3900)), 3900);
+    assert_eq!(Reader::new(&index, ALL).finish(&index), 3997, "nothing was kept of it");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn pages_of_a_held_state_are_of_that_state_whatever_is_written_and_kept_meanwhile(
+        steps in prop::collection::vec((0_u32..7, 0_u32..3000, 0_u32..3000), 1..80),
+    ) {
+        let mut index = Index::of((0..3000).filter(|n| n % 7 != 0));
+        let mut held: Option<((Counted, Stand), Option<State>)> = None;
+        for (what, a, b) in steps {
+            let range = (a.min(b), a.max(b) + 500);
+            match (what, &held) {
+                (0, _) => index.begin(vec![a, b]),
+                (1, _) => index.commit(),
+                (2, _) => index.end(),
+                (3, _) => drop(Reader::new(&index, range).finish(&index)),
+                (4, _) | (_, None) => {
+                    let mut first = Reader::new(&index, range);
+                    let view = index.view();
+                    while !first.reading.is_done() {
+                        first.step(&index.slot, &view);
+                    }
+                    held = Some((view, first.reading.single.state));
+                }
+                (_, Some((view, state))) => {
+                    let there = view.0.rows.range(key(&place(range.0))..key(&place(range.1))).count() as u64;
+                    prop_assert_eq!(held_count(&index, view, *state, range), there);
+                }
+            }
+        }
+        index.end();
+        prop_assert_eq!(Reader::new(&index, ALL).finish(&index), index.count(ALL));
+    }
 }
 
 proptest! {

@@ -549,3 +549,53 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_lasting_view_shows_what_there_was_whatever_is_written_flushed_moved_or_cleared_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let store_files = MemoryStoreFiles::default();
+    let store = open_growing(dir.path(), &store_files);
+    (0..20).for_each(|rest| store.commit(&put(A, rest, 1)).unwrap());
+    flush_all(&store);
+    // In a memtable alone, with a removal of what the file has.
+    let mut unflushed = put(A, 20, 1);
+    unflushed.delete(key(A, 3));
+    unflushed.append(put(A2, 1, 1));
+    store.commit(&unflushed).unwrap();
+    let range = KeyRange { start: key(A, 2), end: Some(key(A, 100)) };
+    let (lasting, expected) = {
+        let view = store.view().unwrap();
+        let inside = all(view.as_ref(), Direction::Forward).into_iter().filter(|(key, _)| range.contains(key));
+        (view.lasting(&range).unwrap().expect("a picture"), inside.collect::<Vec<_>>())
+    };
+    assert_eq!(expected.len(), 18, "without the first two and the one that was removed");
+    assert!(lasting.bytes > 0 && lasting.bytes < 1000, "{} bytes of two rows", lasting.bytes);
+    let shown = |direction: Direction| {
+        let mut rows = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        };
+        lasting.view.scan(&range, direction, &mut visit).unwrap();
+        rows
+    };
+    let check = |when: &str| {
+        assert_eq!(shown(Direction::Forward), expected, "{when}");
+        assert!(shown(Direction::Reverse).iter().rev().eq(&expected), "{when}, backwards");
+        assert_eq!(lasting.view.first(&range, Direction::Forward).unwrap().as_ref(), expected.first(), "{when}");
+        assert_eq!(lasting.view.get(&key(A, 3)).unwrap(), None, "{when}");
+    };
+    check("at once");
+    (0..100).for_each(|rest| store.commit(&put(A, rest, 2)).unwrap());
+    check("written over");
+    flush_all(&store);
+    assert_eq!(store.tables().home(A), FileId::Own(A));
+    check("flushed, and moved to a file of its own");
+    let mut clear = Batch::new();
+    clear.clear_shard(A);
+    store.commit(&clear).unwrap();
+    flush_all(&store);
+    check("dropped");
+    let across = KeyRange { start: key(A, 0), end: Some(key(A2, 5)) };
+    assert!(store.view().unwrap().lasting(&across).unwrap().is_none(), "of one shard alone");
+}

@@ -13,7 +13,7 @@ use settee_search::search::{Answer, Request, SearchError, nouveau};
 
 use crate::coordinator::replica::message::{ChangesCall, WireError};
 use crate::document::id::DocId;
-use crate::index::{GroupBy, GroupPage, Header, IndexError, InvalidValue, Places, RowPage, SelectedPage};
+use crate::index::{GroupBy, GroupPage, Header, IndexError, InvalidValue, Places, RowPage, SelectedPage, StateOf};
 use crate::script::ScriptError;
 use crate::shard::ShardError;
 use crate::storage::Direction;
@@ -101,6 +101,7 @@ questions! {
         Count(CountOf) => u64,
         Selected(SelectedOf) => Option<SelectedPage>,
         Groups(GroupsOf) => GroupPage,
+        Release(ReleaseState) => (),
     }
 }
 
@@ -132,6 +133,9 @@ pub(in crate::coordinator) struct RowsOf {
     pub places: VecDeque<Places>,
     pub direction: Direction,
     pub limit: u64,
+    /// An older node passes over it, and answers of what there is.
+    #[serde(default, skip_serializing_if = "StateOf::is_now")]
+    pub of: StateOf,
 }
 
 /// The number of rows.
@@ -148,7 +152,14 @@ pub(in crate::coordinator) struct GroupsOf {
     pub by: GroupBy,
     pub places: VecDeque<Places>,
     pub limit: u64,
+    /// As in [`RowsOf`].
+    #[serde(default, skip_serializing_if = "StateOf::is_now")]
+    pub of: StateOf,
 }
+
+/// Gives the state back that is held under this number.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) struct ReleaseState(pub u64);
 
 /// A search; `update`: of the index once it has applied what is committed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -238,6 +249,9 @@ pub(in crate::coordinator) enum ViewFailure {
     Copy(WireError),
     Script(ScriptError),
     Stopped,
+    // To nodes that know of states that are held.
+    StateGone,
+    StatesFull,
 }
 
 impl From<IndexError> for ViewFailure {
@@ -252,6 +266,8 @@ impl From<IndexError> for ViewFailure {
             }
             IndexError::Script(error) => ViewFailure::Script(error),
             IndexError::Shard(error) => ViewFailure::Copy(error.into()),
+            IndexError::StateGone => ViewFailure::StateGone,
+            IndexError::StatesFull => ViewFailure::StatesFull,
             IndexError::Stopped => ViewFailure::Stopped,
         }
     }
@@ -268,6 +284,8 @@ impl From<ViewFailure> for IndexError {
         match failure {
             ViewFailure::Copy(error) => IndexError::Shard(error.into()),
             ViewFailure::Script(error) => IndexError::Script(error),
+            ViewFailure::StateGone => IndexError::StateGone,
+            ViewFailure::StatesFull => IndexError::StatesFull,
             ViewFailure::Stopped => IndexError::Stopped,
         }
     }

@@ -48,8 +48,9 @@ pub(in crate::coordinator) use documents::{Fetch, FetchSome, List, Select, Summa
 pub(in crate::coordinator) use edits::{Decide, Merge};
 pub(in crate::coordinator) use expiry::{Expiring, ExpiryOf, Look};
 pub(in crate::coordinator) use indexes::{
-    CountOf, GroupsOf, HeaderOf, KeepViews, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion,
-    SelectedOf, SizeOf, TypedAnswer, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion,
+    CountOf, GroupsOf, HeaderOf, KeepViews, ReleaseState, RowsOf, Search, SearchCall, SearchFor, SearchOp,
+    SearchQuestion, SelectedOf, SizeOf, TypedAnswer, TypedFor, UpdateView, View, ViewCall, ViewFailure, ViewOp,
+    ViewQuestion,
 };
 pub use indexes::{IndexSize, SearchRefusal};
 pub(in crate::coordinator) use locals::{Local, LocalList, LocalMerge, LocalRegisters, LocalSet};
@@ -219,6 +220,7 @@ mod tests {
     };
     use crate::coordinator::replica::token::Held;
     use crate::coordinator::topology::seq::SeqEntry;
+    use crate::index::{Places, StateOf};
     use crate::shard::{ListPage, ShardError, Want};
     use crate::storage::{Direction, StageMode};
 
@@ -333,6 +335,8 @@ mod tests {
         Update { wait: bool },
         Header,
         Selected(ChangesCall),
+        Rows { places: Vec<Places>, direction: Direction, limit: u64 },
+        Release(u64),
     }
 
     #[derive(Serialize)]
@@ -403,6 +407,11 @@ mod tests {
             (written_view(WrittenViewOp::Update { wait: true }), view(UpdateView { wait: true }.into())),
             (written_view(WrittenViewOp::Header), view(HeaderOf.into())),
             (written_view(WrittenViewOp::Selected(changes)), view(SelectedOf(changes).into())),
+            (
+                written_view(WrittenViewOp::Rows { places: vec![Places::none()], direction, limit }),
+                view(RowsOf { places: [Places::none()].into(), direction, limit, of: StateOf::Now }.into()),
+            ),
+            (written_view(WrittenViewOp::Release(9)), view(ReleaseState(9).into())),
             (Written::KeepViews(vec![[1; 16]]), KeepViews(vec![[1; 16]]).into()),
             (Written::Status, Status.into()),
             (Written::ClearTimes, ClearTimes.into()),

@@ -1,8 +1,11 @@
 //! Views and their groups, read through nodes with and without replicas.
 
 use super::*;
-use crate::coordinator::tests::views::query as view_query;
+use crate::coordinator::read::view::{ViewError, ViewRows};
+use crate::coordinator::read::view_reduce::GroupRow;
+use crate::coordinator::tests::views::{by_keys, query as view_query};
 use crate::coordinator::{ReadOperations, WriteOperations};
+use crate::observe::metrics::Gauge;
 
 #[tokio::test]
 async fn a_view_is_the_same_on_a_node_without_copies() {
@@ -76,6 +79,81 @@ async fn groups_go_on_with_another_copy() {
         assert!(found.iter().all(|group| group.value == Ok(json::Value::Int(1))));
         cluster.heal().await;
     }
+}
+
+/// One whose pages come from the replicas of other nodes.
+#[tokio::test]
+async fn a_reduction_of_many_pages_is_of_one_moment_or_ends_with_an_error() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 4, 1).await.unwrap();
+    let design = r#"{"views":{"v":{"map":"function(d){emit(d.k, d.n)}","reduce":"_sum"}}}"#;
+    write(&cluster.db(0), "_design/v", design, None).await.unwrap();
+    let count = 150;
+    let change = async |revs: Vec<String>, n: i64| {
+        let rev = |k: usize| revs.get(k).map(|rev| format!(r#""_rev":"{rev}","#)).unwrap_or_default();
+        let doc = |k: usize| request(&format!("d{k}"), &format!(r#"{{{}"k":{k},"n":{n}}}"#, rev(k)));
+        let docs = (0..count).map(doc).collect();
+        let done = cluster.db(0).writer().write(docs, WriteOptions::default()).await.unwrap();
+        done.into_iter().map(|written| written.unwrap().rev.to_string()).collect::<Vec<String>>()
+    };
+    let query = || {
+        let nothing = (0..crate::limits::GROUPS_AT_ONCE as i64).map(|key| key + 1_000_000);
+        by_keys((0..count as i64).chain(nothing).chain(0..count as i64))
+    };
+    let begin = async || {
+        let view = cluster.db(0).queries().view(&id("_design/v"), "v").await.unwrap();
+        let mut rows = view.begin(query()).await.unwrap();
+        let groups = rows.next_groups().await.unwrap().unwrap();
+        (rows, groups)
+    };
+    let held = || {
+        let level = |node: &Node| node.coordinator.env().metrics().level(Gauge::StatesHeld);
+        cluster.nodes.iter().map(level).collect::<Vec<u64>>()
+    };
+    let of = |n: i64| move |group: &GroupRow| group.value == Ok(json::Value::Int(n));
+    let revs = change(Vec::new(), 1).await;
+    let (mut rows, mut found) = begin().await;
+    assert_eq!(held().iter().sum::<u64>(), 4);
+    change(revs, 2).await;
+    begin().await;
+    while let Some(more) = rows.next_groups().await.unwrap() {
+        found.extend(more);
+    }
+    assert_eq!(found.len(), 2 * count);
+    assert!(found.iter().all(of(1)), "of two moments");
+    drop(rows);
+    eventually(|| async { held().iter().all(|level| *level == 0) }).await;
+
+    // A replica that has lost the state, as a node that was started anew.
+    let lose = async |rows: &ViewRows| {
+        let remote = rows.seats.iter().find(|seat| seat.copy.node().is_some()).expect("a range elsewhere");
+        let (view, number) = remote.state.as_ref().expect("a state").named();
+        view.release(number).await.unwrap();
+    };
+    let (mut rows, _) = begin().await;
+    lose(&rows).await;
+    let ended = async {
+        loop {
+            match rows.next_groups().await {
+                Ok(Some(more)) => assert!(more.iter().all(of(2))),
+                Ok(None) => panic!("the answer is whole"),
+                Err(error) => break error,
+            }
+        }
+    };
+    assert!(matches!(ended.await, ViewError::StateGone));
+    let (mut rows, _) = begin().await;
+    lose(&rows).await;
+    // As long as nothing was given out, it begins anew.
+    rows.is_given = false;
+    let mut found = 0;
+    while let Some(more) = rows.next_groups().await.unwrap() {
+        assert!(more.iter().all(of(2)));
+        found += more.len();
+        rows.is_given = rows.anew > 0;
+    }
+    assert_eq!(rows.anew, 1);
+    assert!(found >= 2 * count);
 }
 
 #[tokio::test]
