@@ -414,6 +414,17 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     cors::add(config, &parts.headers, headers);
 }
 
+/// What a client is told where there is no memory for its answer.
+fn crowded(status: &mut StatusCode, headers: &mut HeaderMap) -> Body {
+    let problem = Problem::unavailable("Too many answers wait to be read.").retry_later();
+    *status = problem.status;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.extend(problem.headers.iter().cloned());
+    headers.remove(http::header::ETAG);
+    headers.remove(http::header::CONTENT_LENGTH);
+    Body::from(problem.body())
+}
+
 /// `held`: the memory of what was made of the request's body, which a streamed answer may be made from. `cut` ends the
 /// connection of a streamed answer.
 fn into_response(
@@ -434,15 +445,11 @@ fn into_response(
         }
         ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
             Some(body) => body,
-            None => {
-                let problem = Problem::unavailable("Too many answers wait to be read.").retry_later();
-                reply.status = problem.status;
-                reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                reply.headers.extend(problem.headers.iter().cloned());
-                reply.headers.remove(http::header::ETAG);
-                reply.headers.remove(http::header::CONTENT_LENGTH);
-                Body::from(problem.body())
-            }
+            None => crowded(&mut reply.status, &mut reply.headers),
+        },
+        ReplyBody::Parts(parts) => match context.answers.body(peer.ip(), parts) {
+            Some(body) => body,
+            None => crowded(&mut reply.status, &mut reply.headers),
         },
         ReplyBody::Stream(chunks) => Body::from_stream(slow.watch(chunks).inspect_err(move |problem| {
             let _for_as_long = &held;
