@@ -301,8 +301,10 @@ fn nothing_reaches_around_the_world_seam() {
         if source.path.starts_with("src/world/") || is_program {
             continue;
         }
+        // What its thread knows lasts for one call in which nothing waits, so that nothing depends on the thread.
+        let is_within_a_call = |word: &str| source.path == "src/document/shared.rs" && word == "thread_local!";
         for (n, line) in source.code().filter(|(_, l)| !is_comment(l)) {
-            for word in AROUND_THE_SEAM.iter().filter(|w| line.contains(**w)) {
+            for word in AROUND_THE_SEAM.iter().filter(|w| line.contains(**w) && !is_within_a_call(w)) {
                 breaches.push(format!("{}:{n}: {word}", source.path));
             }
             if line.contains("select! {") && line.contains("tokio") && !source.lines[n].contains("biased") {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::api::{CallError, Class, Service};
@@ -11,6 +10,7 @@ use super::line::{Line, Side};
 use super::packet::Packet;
 use super::stream::{Back, Event, Incoming};
 use crate::limits;
+use crate::wire::message::Message;
 use crate::world::Instant;
 
 /// The calling side. Cheap to clone.
@@ -59,7 +59,7 @@ impl Link {
         &self,
         service: Service,
         class: Class,
-        mut body: Bytes,
+        mut body: Message,
         deadline: Option<Instant>,
     ) -> Result<Incoming, CallError> {
         let line = &self.0.line;
@@ -80,14 +80,14 @@ impl Link {
         let ticket = Ticket { link: self.clone(), stream, class, _place: place };
         let total = body.len() as u64;
         let deadline_ms = deadline.map_or(0, |at| at.since(line.env.now()).as_millis().max(1) as u64);
-        let chunk = body.split_to(body.len().min(limits::CLUSTER_CHUNK_BYTES));
+        let chunk = body.split_to(limits::CLUSTER_CHUNK_BYTES);
         take(&upload, chunk.len()).await;
         let open = Packet::Open { stream, service: service as u8, class: class as u8, deadline_ms, total, chunk };
         if !line.queues.push(class, open).await {
             return Err(CallError::Down);
         }
         while !body.is_empty() {
-            let chunk = body.split_to(body.len().min(limits::CLUSTER_CHUNK_BYTES));
+            let chunk = body.split_to(limits::CLUSTER_CHUNK_BYTES);
             if !take(&upload, chunk.len()).await {
                 // Refused before it was whole: the answer says why.
                 break;

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::document::json::Object;
 use crate::limits;
+use crate::wire::message::Message;
 use crate::wire::tls::Connector;
 use crate::world::memory::Memory;
 use crate::world::{Env, Instant, Listener, cost};
@@ -230,15 +231,32 @@ impl Cluster {
         to: &NodeName,
         service: Service,
         class: Class,
-        body: Bytes,
+        body: impl Into<Message>,
         deadline: Duration,
     ) -> Result<Bytes, CallError> {
+        self.call_for(to, (service, class), body, 0, deadline).await
+    }
+
+    /// As [`Cluster::call`], where so many bytes of answer are expected; 0 where nobody knows.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn call_for(
+        &self,
+        to: &NodeName,
+        (service, class): (Service, Class),
+        body: impl Into<Message>,
+        expected_bytes: usize,
+        deadline: Duration,
+    ) -> Result<Bytes, CallError> {
+        let body = body.into();
         let env = &self.0.env;
         let until = Instant(env.now().0.saturating_add(deadline));
         let is_sent = AtomicBool::new(false);
         let called = async {
             let mut incoming = self.open_until(to, service, class, body, Some(until)).await?;
             is_sent.store(true, Ordering::Relaxed);
+            incoming.make_room_for(expected_bytes);
             incoming.next().await
         };
         let begun = env.now();
@@ -264,7 +282,7 @@ impl Cluster {
         class: Class,
         body: Bytes,
     ) -> Result<Incoming, CallError> {
-        self.open_until(to, service, class, body, None).await
+        self.open_until(to, service, class, body.into(), None).await
     }
 
     async fn open_until(
@@ -272,11 +290,11 @@ impl Cluster {
         to: &NodeName,
         service: Service,
         class: Class,
-        body: Bytes,
+        body: Message,
         deadline: Option<Instant>,
     ) -> Result<Incoming, CallError> {
         if *to == self.0.name {
-            return self.open_here(service, body, deadline);
+            return self.open_here(service, body.into_bytes(), deadline);
         }
         let link = self.peer(to).and_then(|peer| peer.link()).ok_or(CallError::Down)?;
         self.0.counters.calls.fetch_add(1, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::api::CallError;
 use crate::limits;
+use crate::wire::message::Message;
 use crate::world::buggify::capped;
 use crate::world::{Env, Instant, is_panicking};
 
@@ -131,7 +132,8 @@ impl Reply {
     /// # Errors
     /// [`Gone`] when the caller went away, or the answer is spoilt: also by a message above
     /// `limits::CLUSTER_MESSAGE_BYTES`, of which the caller is told at once.
-    pub async fn send(&mut self, message: Bytes) -> Result<(), Gone> {
+    pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Gone> {
+        let message = message.into();
         if message.len() > message_bytes() {
             let why = format!("an answer of {} bytes is beyond the largest message", message.len());
             tracing::error!("{why}");
@@ -142,7 +144,7 @@ impl Reply {
         self.midway = true;
         let mut rest = message;
         loop {
-            let piece = rest.split_to(rest.len().min(limits::CLUSTER_CHUNK_BYTES));
+            let piece = rest.split_to(limits::CLUSTER_CHUNK_BYTES);
             let last = rest.is_empty();
             if !self.window.take(piece.len()).await || !sink.chunk(piece, last).await {
                 return Err(Gone);
@@ -165,7 +167,7 @@ impl Reply {
     }
 
     /// Sends one message and ends the answer.
-    pub async fn answer(mut self, message: Bytes) {
+    pub async fn answer(mut self, message: impl Into<Message>) {
         if self.send(message).await.is_ok() {
             self.finish();
         }
@@ -201,6 +203,8 @@ pub struct Incoming {
     events: mpsc::UnboundedReceiver<Event>,
     back: Box<dyn Back>,
     partial: BytesMut,
+    /// Bytes of the next message, as far as known.
+    expected_bytes: usize,
     ended: bool,
 }
 
@@ -212,7 +216,13 @@ impl std::fmt::Debug for Incoming {
 
 impl Incoming {
     pub(super) fn new(events: mpsc::UnboundedReceiver<Event>, back: Box<dyn Back>) -> Incoming {
-        Incoming { events, back, partial: BytesMut::new(), ended: false }
+        Incoming { events, back, partial: BytesMut::new(), expected_bytes: 0, ended: false }
+    }
+
+    /// The next message is expected to have so many bytes. Room for them is made once its first piece is there, and
+    /// taken as they come: a buffer that grows is in memory twice each time.
+    pub fn make_room_for(&mut self, bytes: usize) {
+        self.expected_bytes = bytes.min(message_bytes());
     }
 
     /// The next message; `None` when all was said. May be dropped and called again without loss.
@@ -232,6 +242,11 @@ impl Incoming {
                     }
                     if last && self.partial.is_empty() {
                         return Ok(Some(bytes));
+                    }
+                    if self.expected_bytes > 0 {
+                        // With what stands around the content.
+                        let around = limits::CLUSTER_CHUNK_BYTES;
+                        self.partial.reserve(std::mem::take(&mut self.expected_bytes) + around);
                     }
                     self.partial.extend_from_slice(&bytes);
                     if last {
@@ -320,6 +335,20 @@ mod tests {
             assert_eq!(incoming.next().await, Ok(None));
         };
         tokio::join!(sent, taken);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_larger_or_smaller_than_expected_arrives_whole() {
+        for expected in [0, 10, limits::CLUSTER_STREAM_BYTES, usize::MAX] {
+            let (mut reply, mut incoming) = local(&env(), None);
+            incoming.make_room_for(expected);
+            let parts = [Bytes::from_static(b"head"), Bytes::from(vec![7; 3 * limits::CLUSTER_CHUNK_BYTES])];
+            let whole = parts.concat();
+            reply.send(Message::from_iter(parts)).await.unwrap();
+            reply.send(Bytes::from_static(b"next")).await.unwrap();
+            assert_eq!(incoming.next().await.unwrap().unwrap(), whole);
+            assert_eq!(incoming.next().await.unwrap().unwrap(), "next");
+        }
     }
 
     #[tokio::test]

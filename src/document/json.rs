@@ -166,6 +166,18 @@ impl Value {
         out
     }
 
+    /// About the bytes of its text: no fewer, but for what is escaped and for long numbers.
+    fn text_bytes(&self) -> usize {
+        match self {
+            Value::Null | Value::Bool(_) => 5,
+            Value::Int(value) => value.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 2,
+            Value::Big(_) | Value::Float(_) => 24,
+            Value::String(text) => text.len() + 2,
+            Value::Array(elements) => elements.iter().map(|value| value.text_bytes() + 1).sum::<usize>() + 2,
+            Value::Object(object) => object.text_bytes(),
+        }
+    }
+
     /// Whether some number in it was written with a fraction or an exponent.
     pub fn has_float(&self) -> bool {
         match self {
@@ -220,6 +232,12 @@ impl Object {
     /// An object without members.
     pub fn new() -> Object {
         Object::default()
+    }
+
+    /// As [`Value::text_bytes`].
+    fn text_bytes(&self) -> usize {
+        // Quotes, colon and comma.
+        self.0.iter().map(|(name, value)| name.len() + value.text_bytes() + 4).sum::<usize>() + 2
     }
 
     /// As [`Value::has_float`].
@@ -301,8 +319,9 @@ impl Object {
 
     /// The canonical, compact text.
     pub fn to_vec(&self) -> Vec<u8> {
-        // Most documents fit: a vector that grows from nothing is copied again and again.
-        let mut out = Vec::with_capacity(512);
+        // Most documents fit: a vector that grows from nothing is copied again and again, and one that grows is in
+        // memory twice.
+        let mut out = Vec::with_capacity(self.text_bytes().max(512));
         self.write(&mut out);
         out
     }

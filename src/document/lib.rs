@@ -15,6 +15,7 @@ pub mod rev_tree;
 pub mod revision;
 pub mod security;
 pub mod selector;
+pub mod shared;
 
 pub use collate::{Collation, Collator};
 pub use draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody, Term};

@@ -13,6 +13,7 @@ use crate::json::write_string;
 
 use crate::rev_tree::RevPath;
 use crate::revision::Revision;
+use crate::shared;
 
 /// Strong hash (BLAKE3) of the stored bytes of an attachment: its name in the blob store.
 pub type BlobId = [u8; 32];
@@ -129,28 +130,46 @@ impl Attachment {
 pub fn render(id: &str, stored: &StoredRevision, options: &RenderOptions<'_>) -> Vec<u8> {
     let inner = inner(&stored.body);
     let mut out = Vec::with_capacity(inner.len() + id.len() + 128 + 256 * stored.attachments.len());
+    put_head(id, stored, &mut out);
+    out.extend_from_slice(inner);
+    put_tail(stored, options, &mut out);
+    out
+}
+
+/// As [`render`], in three parts: what stands before the members of the body, these as they are stored, and the rest,
+/// with all that is told of attachments.
+pub fn render_around(id: &str, stored: &StoredRevision, options: &RenderOptions<'_>) -> (Vec<u8>, Bytes, Vec<u8>) {
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    put_head(id, stored, &mut head);
+    put_tail(stored, options, &mut tail);
+    (head, stored.body.slice_ref(inner(&stored.body)), tail)
+}
+
+fn put_head(id: &str, stored: &StoredRevision, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"_id\":");
-    write_string(id, &mut out);
+    write_string(id, out);
     out.extend_from_slice(b",\"_rev\":");
-    put_rev(&stored.rev, &mut out);
+    put_rev(&stored.rev, out);
     if stored.deleted {
         out.extend_from_slice(b",\"_deleted\":true");
     }
-    if !inner.is_empty() {
+    if !inner(&stored.body).is_empty() {
         out.push(b',');
-        out.extend_from_slice(inner);
     }
+}
+
+fn put_tail(stored: &StoredRevision, options: &RenderOptions<'_>, out: &mut Vec<u8>) {
     if !stored.attachments.is_empty() {
-        put_attachments(&stored.attachments, options, &mut out);
+        put_attachments(&stored.attachments, options, out);
     }
     if let Some(path) = options.revisions {
-        put(format_args!(",\"_revisions\":{{\"start\":{},\"ids\":[", path.start), &mut out);
-        put_list(&path.ids, &mut out, |hash, out| write_string(&hash.to_string(), out));
+        put(format_args!(",\"_revisions\":{{\"start\":{},\"ids\":[", path.start), out);
+        put_list(&path.ids, out, |hash, out| write_string(&hash.to_string(), out));
         out.extend_from_slice(b"]}");
     }
     if let Some(infos) = options.revs_info {
         out.extend_from_slice(b",\"_revs_info\":[");
-        put_list(infos, &mut out, |(rev, status), out| {
+        put_list(infos, out, |(rev, status), out| {
             out.extend_from_slice(b"{\"rev\":");
             put_rev(rev, out);
             put(format_args!(",\"status\":\"{}\"}}", status.name()), out);
@@ -158,17 +177,16 @@ pub fn render(id: &str, stored: &StoredRevision, options: &RenderOptions<'_>) ->
         out.push(b']');
     }
     if let Some(seq) = options.local_seq {
-        put(format_args!(",\"_local_seq\":{seq}"), &mut out);
+        put(format_args!(",\"_local_seq\":{seq}"), out);
     }
     for (name, revs) in [("_conflicts", options.conflicts), ("_deleted_conflicts", options.deleted_conflicts)] {
         if !revs.is_empty() {
-            put(format_args!(",\"{name}\":["), &mut out);
-            put_list(revs, &mut out, put_rev);
+            put(format_args!(",\"{name}\":["), out);
+            put_list(revs, out, put_rev);
             out.push(b']');
         }
     }
     out.push(b'}');
-    out
 }
 
 /// Whether bytes can be the canonical text of an object, as far as those rely on it who copy it into an answer. The one
@@ -180,7 +198,7 @@ pub fn is_object_text(text: &[u8]) -> bool {
 
 /// Reads a body that another node sent.
 pub fn object_text<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-    let text = Bytes::deserialize(from)?;
+    let text = shared::deserialize(from)?;
     if is_object_text(&text) { Ok(text) } else { Err(D::Error::custom("a body is not the text of an object")) }
 }
 
@@ -292,6 +310,8 @@ mod tests {
     fn shown(stored: &StoredRevision, options: &RenderOptions<'_>) -> String {
         let out = render("i\"d", stored, options);
         assert_eq!(parse(&out).map(|v| v.to_vec()), Ok(out.clone()), "canonical, and no name twice");
+        let (head, inner, tail) = render_around("i\"d", stored, options);
+        assert_eq!([head.as_slice(), &inner, &tail].concat(), out);
         String::from_utf8(out).expect("UTF-8")
     }
 

@@ -440,6 +440,10 @@ fn into_response(
             Some(body) => body,
             None => Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded())),
         },
+        ReplyBody::Parts(parts) => match context.answers.body(peer.ip(), parts) {
+            Some(body) => body,
+            None => Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded())),
+        },
         ReplyBody::Stream(chunks) => Body::from_stream(slow.watch(chunks).inspect_err(move |problem| {
             let _for_as_long = &held;
             tracing::warn!("an answer was cut: {problem}");

@@ -161,7 +161,8 @@ pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Valu
         let reply = ask(ctx, &name, request).await.ok().filter(|reply| reply.status.is_success())?;
         match reply.body {
             ReplyBody::Full(bytes) => json::parse(&bytes).ok(),
-            ReplyBody::Stream(_) => None,
+            // What another node sent is never in parts.
+            ReplyBody::Parts(_) | ReplyBody::Stream(_) => None,
         }
     });
     join_all(answers).await.into_iter().flatten().collect()
@@ -274,16 +275,18 @@ async fn answer(context: &Context, request: Request) -> Result<Reply> {
 }
 
 async fn send(answer: Reply, mut reply: cluster::Reply) {
-    let whole = matches!(answer.body, ReplyBody::Full(_));
+    let whole = !matches!(answer.body, ReplyBody::Stream(_));
     let head = Answered { status: answer.status.as_u16(), headers: pairs(&answer.headers), whole };
     // Invariant: texts always serialize.
     let head = serde_json::to_vec(&head).expect("an answer serializes");
-    if reply.send(head.into()).await.is_err() {
+    if reply.send(Bytes::from(head)).await.is_err() {
         return;
     }
     match answer.body {
         ReplyBody::Full(bytes) if bytes.len() > limits::CLUSTER_MESSAGE_BYTES => reply.fail("the answer is too large"),
         ReplyBody::Full(bytes) => reply.answer(bytes).await,
+        ReplyBody::Parts(parts) if parts.len() > limits::CLUSTER_MESSAGE_BYTES => reply.fail("the answer is too large"),
+        ReplyBody::Parts(parts) => reply.answer(parts).await,
         ReplyBody::Stream(mut chunks) => {
             while let Some(chunk) = chunks.next().await {
                 let sent = match chunk {

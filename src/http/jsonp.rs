@@ -39,13 +39,15 @@ pub fn wrap(reply: &mut Reply, callback: Option<&str>) {
         return;
     }
     let before = Bytes::from(format!("/* CouchDB */{callback}("));
+    let called = |text: &[u8]| {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        ReplyBody::Full([&before[..], text, b");\n"].concat().into())
+    };
     let body = std::mem::replace(&mut reply.body, ReplyBody::Full(Bytes::new()));
     reply.body = match body {
         ReplyBody::Full(text) if text.is_empty() => return,
-        ReplyBody::Full(text) => {
-            let text = text.strip_suffix(b"\n").unwrap_or(&text);
-            ReplyBody::Full([&before[..], text, b");\n"].concat().into())
-        }
+        ReplyBody::Full(text) => called(&text),
+        ReplyBody::Parts(parts) => called(&parts.into_bytes()),
         ReplyBody::Stream(chunks) => {
             let first = stream::iter([Ok(before)]);
             let last = stream::iter([Ok(Bytes::from_static(b");\n"))]);
@@ -86,7 +88,7 @@ mod tests {
             wrap(&mut reply, Some("f"));
             match reply.body {
                 ReplyBody::Full(bytes) => String::from_utf8(bytes.to_vec()).expect("text"),
-                ReplyBody::Stream(_) => panic!("a stream"),
+                ReplyBody::Parts(_) | ReplyBody::Stream(_) => panic!("a stream"),
             }
         };
         assert_eq!(text(Reply::json(StatusCode::OK, "{}")), "/* CouchDB */f({});\n");

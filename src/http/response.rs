@@ -20,6 +20,7 @@ use super::request::Request;
 use super::streams::Held;
 use super::waiting::piece;
 use crate::limits;
+use crate::wire::message::Message;
 use crate::world::buggify::weigh;
 use crate::world::lock;
 use crate::world::sync::Mutex;
@@ -54,6 +55,8 @@ pub fn state_etag(parts: &[&[u8]]) -> String {
 pub enum ReplyBody {
     /// All of it.
     Full(Bytes),
+    /// All of it, in parts.
+    Parts(Message),
     /// Chunks, made as fast as the client reads them. An error cuts the connection: the status is already sent.
     Stream(ChunkStream),
 }
@@ -62,6 +65,7 @@ impl std::fmt::Debug for ReplyBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ReplyBody::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
+            ReplyBody::Parts(message) => write!(f, "Parts({} bytes)", message.len()),
             ReplyBody::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -98,6 +102,12 @@ impl Reply {
         let mut text = text.into();
         text.push(b'\n');
         Reply::full(status, text.into())
+    }
+
+    /// JSON text in parts; a line end is added.
+    pub fn json_parts(status: StatusCode, parts: impl IntoIterator<Item = Bytes>) -> Reply {
+        let text = parts.into_iter().chain([Bytes::from_static(b"\n")]).collect();
+        Reply::new(status, HeaderMap::new(), ReplyBody::Parts(text))
     }
 
     /// JSON made by `serde_json`: for small answers of the server.

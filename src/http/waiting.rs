@@ -11,6 +11,7 @@ use http_body::{Frame, SizeHint};
 
 use super::by_address::ByAddress;
 use crate::limits;
+use crate::wire::message::Message;
 use crate::world::lock;
 use crate::world::sync::Mutex;
 
@@ -26,12 +27,14 @@ struct Sums {
 
 impl Waiting {
     /// The body of an answer to a client at `address`; `None` where too much waits already. Small ones do not count.
-    pub fn body(self: &Arc<Self>, address: IpAddr, bytes: Bytes) -> Option<Body> {
-        if bytes.len() <= limits::HTTP_ANSWER_SMALL_BYTES {
-            return Some(Body::from(bytes));
+    pub fn body(self: &Arc<Self>, address: IpAddr, bytes: impl Into<Message>) -> Option<Body> {
+        let rest = bytes.into();
+        let length = rest.len();
+        if length <= limits::HTTP_ANSWER_SMALL_BYTES {
+            return Some(Body::from(rest.into_bytes()));
         }
-        let counted = self.count(address, bytes.len())?;
-        Some(Body::new(Counted { rest: bytes, _counted: counted }))
+        let counted = self.count(address, length)?;
+        Some(Body::new(Counted { rest, _counted: counted }))
     }
 
     fn count(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Option<Count> {
@@ -90,7 +93,7 @@ pub(super) fn piece(rest: &mut Bytes) -> Bytes {
 
 /// A body that is handed on in small pieces, so that it counts until its client has taken nearly all.
 struct Counted {
-    rest: Bytes,
+    rest: Message,
     _counted: Count,
 }
 
@@ -102,7 +105,7 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
-        let piece = piece(&mut self.rest);
+        let piece = self.rest.split_to(limits::HTTP_CHUNK_BYTES);
         Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
     }
 

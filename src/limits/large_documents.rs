@@ -8,6 +8,11 @@ pub const BODY_COMPRESSED_FROM: usize = 512;
 pub const BODY_SAMPLED_FROM: usize = 1 << 20;
 /// Bytes of each of three samples.
 pub const BODY_SAMPLE_BYTES: usize = 64 << 10;
+/// Bytes of a document's text from which on it is shared with the message between nodes that it is in: below, a copy
+/// costs less than it holds.
+pub const MESSAGE_SHARED_FROM: usize = if cfg!(any(test, feature = "sim")) { 1 << 10 } else { 256 << 10 };
+/// Bytes of a document's text from which on the answer with it alone is not put together but sent in parts.
+pub const ANSWER_SHARED_FROM: usize = if cfg!(any(test, feature = "sim")) { 1 << 10 } else { 1 << 20 };
 /// Bytes of a request's body up to which room for it is made at once where its length is told; memory is taken as it
 /// comes.
 pub const HTTP_BODY_ROOM_BYTES: u64 = 256 << 20;

@@ -70,23 +70,31 @@ impl BodyRecord {
         Ok(BodyRecord { attachments, text: text_of(stored.into(), plain_length)? })
     }
 
-    /// Writes a record, and its pieces; answers the bytes of all.
+    /// Writes a record, and its pieces, which stay parts of the text until they are in a store file; answers the bytes
+    /// of all.
     pub(super) fn put(
         view: &mut WriteView<'_>,
         (shard, number): (ShardId, u64),
         attachments: &[Attachment],
-        text: &[u8],
+        text: &Bytes,
     ) -> u64 {
         let packed = compress(text);
-        let stored = packed.as_deref().unwrap_or(text);
-        let (record, pieces) = match stored.len() < limits::BODY_PIECED_FROM {
-            true => (BodyRecord::in_one(attachments, text, packed.as_deref()), [].as_slice()),
-            false => (front_of_pieces(attachments, packed.is_some().then_some(text.len()), stored.len()), stored),
+        let length = packed.as_ref().map_or(text.len(), Vec::len);
+        let (record, mut pieces) = match length < limits::BODY_PIECED_FROM {
+            true => (BodyRecord::in_one(attachments, text, packed.as_deref()), Bytes::new()),
+            false => {
+                let front = front_of_pieces(attachments, packed.is_some().then_some(text.len()), length);
+                (front, packed.map_or_else(|| text.clone(), Bytes::from))
+            }
         };
-        for (piece, bytes) in (0..).zip(pieces.chunks(limits::BODY_PIECE_BYTES)) {
-            view.put(keys::piece_key(shard, number, piece), bytes.to_vec());
-        }
         let bytes = (record.len() + pieces.len()) as u64;
+        for piece in 0.. {
+            if pieces.is_empty() {
+                break;
+            }
+            let bytes = pieces.split_to(pieces.len().min(limits::BODY_PIECE_BYTES));
+            view.put_shared(keys::piece_key(shard, number, piece), bytes);
+        }
         view.put(keys::number_key(shard, Kind::Body, number), record);
         bytes
     }
@@ -380,6 +388,7 @@ mod tests {
             [noise.clone(), object(noise[1..noise.len() - 1].iter().flat_map(|byte| [*byte, b'a', b'a', b'a', b'a']))]
         {
             let (store, at) = (crate::storage::memory::MemoryStore::new(), (ShardId(7), 3));
+            let text = Bytes::from(text);
             let bytes = write(&store, |view| BodyRecord::put(view, at, &[], &text));
             assert!(rows(&store) > 3, "{}", rows(&store));
             let view = store.view().unwrap();

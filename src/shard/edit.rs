@@ -218,7 +218,7 @@ fn merge(
 ) -> Decision<AcceptedEdit> {
     let attachments = match loaded.tree.get(&path.head()).flatten() {
         Some(known) if known.is_available() => {
-            BodyRecord::load(transaction.view, transaction.shard, known.body)?.attachments
+            BodyRecord::attachments(transaction.view, transaction.shard, known.body)?
         }
         Some(_) => Vec::new(),
         None => {

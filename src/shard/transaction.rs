@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::ShardId;
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
@@ -167,7 +169,7 @@ impl<'t, 'v> Transaction<'t, 'v> {
         &mut self,
         deleted: bool,
         attachments: &[Attachment],
-        text: &[u8],
+        text: &Bytes,
     ) -> Result<Result<RevData, String>, StorageError> {
         for (n, attachment) in attachments.iter().enumerate() {
             match add_reference(self.view, &self.blobs, (self.shard.0, attachment.blob))? {

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -235,10 +236,44 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// A value on its way into the store. Read it as bytes.
+#[derive(Clone)]
+pub enum Written {
+    /// Bytes of its own.
+    Own(Vec<u8>),
+    /// A part of something larger that is in memory anyway: it is written from there, and never copied.
+    Shared(Bytes),
+}
+
+impl Deref for Written {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Written::Own(bytes) => bytes,
+            Written::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for Written {
+    fn eq(&self, other: &Written) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Written {}
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 /// Writes that become visible and durable together; the last write to a key wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    writes: BTreeMap<Vec<u8>, Option<Written>>,
     bytes: usize,
 }
 
@@ -250,7 +285,12 @@ impl Batch {
 
     /// Sets `key` to `value`.
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.set(key, Some(value));
+        self.set(key, Some(Written::Own(value)));
+    }
+
+    /// As [`Batch::put`], of a value that stays where it is.
+    pub fn put_shared(&mut self, key: Vec<u8>, value: Bytes) {
+        self.set(key, Some(Written::Shared(value)));
     }
 
     /// Removes `key`; fine when it is missing.
@@ -258,8 +298,8 @@ impl Batch {
         self.set(key, None);
     }
 
-    pub(super) fn set(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+    pub(super) fn set(&mut self, key: Vec<u8>, value: Option<Written>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
         self.writes.insert(key, value);
     }
 
@@ -275,7 +315,7 @@ impl Batch {
     }
 
     /// The writes in key order; `None` is a removal.
-    pub fn writes(&self) -> &BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    pub fn writes(&self) -> &BTreeMap<Vec<u8>, Option<Written>> {
         &self.writes
     }
 

@@ -1,27 +1,42 @@
 //! Memtable: committed writes that a store file does not have yet, in key order. A clone costs nothing.
 //!
 //! An entry is one reference-counted allocation that holds key and value together, so that the tree's nodes hold one
-//! pointer for each: half of the memory that separate allocations would take.
+//! pointer for each: half of the memory that separate allocations would take. A value that is a part of something
+//! larger stays there.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use imbl::OrdSet;
 
-use super::kv::{Direction, KeyRange, Rows};
+use super::kv::{Direction, KeyRange, Rows, Written};
 use super::overlay::{Write, Writes, bounds};
 use crate::limits;
 
-/// A write: length of the key with the mark of a removal, key, value.
+/// A write.
 #[derive(Clone)]
-pub(super) struct Entry(Arc<[u8]>);
+pub(super) enum Entry {
+    /// Length of the key with the mark of a removal, key, value.
+    Together(Arc<[u8]>),
+    /// A key, and a value that stays where it is.
+    Apart(Arc<(Vec<u8>, Bytes)>),
+}
 
 const HEAD: usize = 4;
 const REMOVAL: u32 = 1 << 31;
 
 impl Entry {
+    /// Of a write of a batch; see [`Entry::new`].
+    pub(super) fn of(key: &[u8], value: Option<&Written>, scratch: &mut Vec<u8>) -> Entry {
+        match value {
+            Some(Written::Shared(value)) => Entry::Apart(Arc::new((key.to_vec(), value.clone()))),
+            value => Entry::new(key, value.map(|value| &**value), scratch),
+        }
+    }
+
     /// `scratch`: a buffer that the caller keeps, so that an entry costs one allocation. A large value is not copied
     /// into it first.
     pub(super) fn new(key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) -> Entry {
@@ -30,36 +45,50 @@ impl Entry {
         let head = if value.is_none() { length | REMOVAL } else { length };
         if value.is_some_and(|value| value.len() >= limits::MEMTABLE_SCRATCH_BYTES) {
             let (head, value) = (head.to_le_bytes(), value.unwrap_or_default());
-            return Entry(head.iter().chain(key).chain(value).copied().collect());
+            return Entry::Together(head.iter().chain(key).chain(value).copied().collect());
         }
         scratch.clear();
         scratch.extend_from_slice(&head.to_le_bytes());
         scratch.extend_from_slice(key);
         scratch.extend_from_slice(value.unwrap_or_default());
-        Entry(scratch.as_slice().into())
-    }
-
-    fn head(&self) -> u32 {
-        let mut head = [0; HEAD];
-        head.copy_from_slice(&self.0[..HEAD]);
-        u32::from_le_bytes(head)
+        Entry::Together(scratch.as_slice().into())
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        let length = (self.head() & !REMOVAL) as usize;
-        &self.0[HEAD..HEAD + length]
+        match self {
+            Entry::Together(bytes) => {
+                let length = (head_of(bytes) & !REMOVAL) as usize;
+                &bytes[HEAD..HEAD + length]
+            }
+            Entry::Apart(row) => &row.0,
+        }
     }
 
     fn row(&self) -> (&[u8], Option<&[u8]>) {
-        let head = self.head();
-        let (key, value) = self.0[HEAD..].split_at((head & !REMOVAL) as usize);
-        (key, (head & REMOVAL == 0).then_some(value))
+        match self {
+            Entry::Together(bytes) => {
+                let head = head_of(bytes);
+                let (key, value) = bytes[HEAD..].split_at((head & !REMOVAL) as usize);
+                (key, (head & REMOVAL == 0).then_some(value))
+            }
+            Entry::Apart(row) => (&row.0, Some(&row.1)),
+        }
     }
 
     /// Bytes of memory that it takes, with its share of a tree node.
     fn cost(&self) -> usize {
-        self.0.len() + limits::MEMTABLE_ENTRY_BYTES
+        let bytes = match self {
+            Entry::Together(bytes) => bytes.len(),
+            Entry::Apart(row) => row.0.len() + row.1.len(),
+        };
+        bytes + limits::MEMTABLE_ENTRY_BYTES
     }
+}
+
+fn head_of(entry: &[u8]) -> u32 {
+    let mut head = [0; HEAD];
+    head.copy_from_slice(&entry[..HEAD]);
+    u32::from_le_bytes(head)
 }
 
 impl Borrow<[u8]> for Entry {
@@ -194,6 +223,25 @@ mod tests {
         assert_eq!(table.find(b"k"), Some(None));
         assert_eq!(table.find(b"j"), None);
         assert_eq!(table.all().count(), 1);
+    }
+
+    #[test]
+    fn a_shared_value_stays_where_it_is_and_an_entry_takes_no_more_room_for_it() {
+        assert_eq!(size_of::<Entry>(), size_of::<Arc<[u8]>>());
+        let (mut table, mut scratch) = (Memtable::default(), Vec::new());
+        let whole = Bytes::from(b"a value".repeat(3));
+        let (shared, own) = (Written::Shared(whole.slice(7..14)), Written::Own(b"a value".to_vec()));
+        assert_eq!(shared, own);
+        table.set(Entry::of(b"k", Some(&own), &mut scratch));
+        let bytes = table.bytes();
+        table.set(Entry::of(b"k", Some(&shared), &mut scratch));
+        assert!(table.bytes().abs_diff(bytes) <= HEAD);
+        let found = table.find(b"k").unwrap().unwrap();
+        assert_eq!((found, found.as_ptr()), (b"a value".as_slice(), whole[7..].as_ptr()));
+        let taken = table.take_range(&KeyRange::new(b"k".to_vec(), b"l".to_vec()));
+        assert_eq!((table.bytes(), taken.all().count()), (0, 1));
+        table.set(Entry::of(b"k", None, &mut scratch));
+        assert_eq!(table.find(b"k"), Some(None));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Views with uncommitted writes on top: conflict checks read them while earlier writes wait for their commit.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Deref};
+
+use bytes::Bytes;
 
 use super::kv::{Batch, Direction, KeyRange, Row, Rows, StorageError, View, Visit, keep_first};
 
@@ -25,6 +27,11 @@ impl<'a> WriteView<'a> {
     /// Sets `key` to `value`.
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.own.put(key, value);
+    }
+
+    /// As [`WriteView::put`], of a value that stays where it is.
+    pub fn put_shared(&mut self, key: Vec<u8>, value: Bytes) {
+        self.own.put_shared(key, value);
     }
 
     /// Removes `key`; fine when it is missing.
@@ -51,10 +58,10 @@ impl<'a> WriteView<'a> {
 impl View for WriteView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         if let Some(value) = self.own.writes().get(key) {
-            return Ok(value.clone());
+            return Ok(value.as_deref().map(<[u8]>::to_vec));
         }
         if let Some(value) = self.group.writes().get(key) {
-            return Ok(value.clone());
+            return Ok(value.as_deref().map(<[u8]>::to_vec));
         }
         self.base.get(key)
     }
@@ -87,7 +94,7 @@ pub(super) fn bounds(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Included(range.start.as_slice()), range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
 }
 
-impl Writes for BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+impl<V: Deref<Target = [u8]>> Writes for BTreeMap<Vec<u8>, Option<V>> {
     fn find(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.get(key).map(Option::as_deref)
     }

@@ -69,7 +69,7 @@ fn expected(model: &Model, range: &KeyRange, direction: Direction, limit: usize)
 fn apply(model: &mut Model, batch: &Batch) {
     for (key, value) in batch.writes() {
         match value {
-            Some(value) => model.insert(key.clone(), value.clone()),
+            Some(value) => model.insert(key.clone(), value.to_vec()),
             None => model.remove(key),
         };
     }
@@ -243,7 +243,7 @@ fn compare_all(store: &dyn Store, model: &Model, group: &Batch, own: &Batch, ran
     let mut top = WriteView::new(base.as_ref(), group);
     for (key, value) in own.writes() {
         match value {
-            Some(value) => top.put(key.clone(), value.clone()),
+            Some(value) => top.put(key.clone(), value.to_vec()),
             None => top.delete(key.clone()),
         }
     }

@@ -159,7 +159,7 @@ pub(super) fn parts(batch: &Batch) -> impl Iterator<Item = Part> + '_ {
         };
         while let Some((key, value)) = rest.next_if(|(key, _)| fits(writes.len(), last, key)) {
             last = Some(reserved::shard_of(key));
-            writes.push(Entry::new(key, value.as_deref(), &mut scratch));
+            writes.push(Entry::of(key, value.as_ref(), &mut scratch));
         }
         let begins_at = taken;
         taken += writes.len();

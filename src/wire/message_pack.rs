@@ -18,6 +18,12 @@ pub fn encode(value: &impl Serialize) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("a message serializes")
 }
 
+/// Writes a value, piece by piece; `to` takes all that it is given.
+pub fn encode_to(value: &impl Serialize, to: &mut impl std::io::Write) {
+    // Invariant: as that of `encode`.
+    rmp_serde::encode::write_named(to, value).expect("a message serializes");
+}
+
 /// Reads a value; bytes behind it are left alone. Takes anything, never panics, and goes as deep as
 /// [`MESSAGE_DEPTH_MAX`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {

@@ -7,6 +7,7 @@ pub mod der;
 pub mod dial;
 pub mod hex;
 pub mod iso_time;
+pub mod message;
 pub mod message_pack;
 mod outgoing;
 pub mod tls;

@@ -25,6 +25,7 @@ use crate::coordinator::topology::record::{self, Known, MapRecord, Record};
 use crate::coordinator::write::WriteOperations;
 use crate::limits;
 use crate::shard::ShardError;
+use crate::wire::message::Message;
 use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -32,12 +33,12 @@ use crate::world::buggify::{Mutation, mutated};
 pub(in crate::coordinator) struct CatalogueService(pub Weak<Coordinator>);
 
 impl Answer for CatalogueService {
-    fn answer(&self, from: String, body: Bytes, _: Duration) -> BoxFuture<'static, Result<Bytes, String>> {
+    fn answer(&self, from: String, body: Bytes, _: Duration) -> BoxFuture<'static, Result<Message, String>> {
         let coordinator = self.0.upgrade();
         Box::pin(async move {
             let coordinator = coordinator.ok_or("this node stops")?;
             let answered = coordinator.serve_catalogue(&from, decode(&body)?).await;
-            answered.map_err(|error| format!("{error:?}"))
+            answered.map(Message::from).map_err(|error| format!("{error:?}"))
         })
     }
 }

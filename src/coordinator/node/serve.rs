@@ -30,7 +30,9 @@ use crate::coordinator::replica::calls::{
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{DecideCall, EditText, Refusal, ReplicaPosition, WireError, encode};
+use crate::coordinator::replica::message::{
+    DecideCall, EditText, Refusal, ReplicaPosition, WireError, encode, large_texts,
+};
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{self, Origin};
@@ -48,6 +50,7 @@ use crate::limits;
 use crate::script::Program;
 use crate::shard::{AcceptedEdit, Edit, Fetched, FetchedPart, ListRow, LocalRegister, ShardError, Want, Wants};
 use crate::storage::ReadAs;
+use crate::wire::message::Message;
 use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};
 
@@ -55,12 +58,12 @@ use crate::world::{BoxFuture, Instant};
 pub(in crate::coordinator) struct CopyService(pub Weak<Coordinator>);
 
 impl Answer for CopyService {
-    fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Bytes, String>> {
+    fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Message, String>> {
         let coordinator = self.0.upgrade();
         Box::pin(async move {
             let coordinator = coordinator.ok_or("this node stops")?;
             let call = decode_call(&body, &from, &coordinator.context().node)?;
-            // All of it is in the call now, once.
+            // All of it is in the call now, or a part of that.
             drop(body);
             if left.is_zero() {
                 return Err("its time is over".to_owned());
@@ -87,6 +90,14 @@ fn served<C: ReplicaCall>(result: Served<C::Answer>) -> Bytes {
     encode(&result)
 }
 
+/// Documents that were found, each large text as it lies in memory.
+fn found_in_parts(part: FetchedPart) -> Message {
+    let revisions = part.found.iter().flatten().flat_map(|fetched| &fetched.found);
+    let texts = large_texts(revisions.filter_map(|(_, stored)| stored.as_ref()).map(|stored| &stored.body));
+    let told: Served<<FetchSome as ReplicaCall>::Answer> = Ok((part.found, part.needs as u64));
+    Message::of(&told, &texts)
+}
+
 /// The answer of a question about tombstone collection.
 fn collected<Q: CollectionQuestion>(result: Result<Q::Answer, ShardError>) -> Bytes {
     reply(result)
@@ -104,7 +115,7 @@ fn of_search<Q: SearchQuestion>(result: Result<Q::Answer, IndexError>) -> Bytes 
 
 impl Coordinator {
     /// The error says that nothing was done. Nobody waits for the answer after `until`.
-    async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Bytes, String> {
+    async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Message, String> {
         let CopyCall { db, instance, version, counted, range, id, horizon, op } = call;
         let context = self.context();
         if context.is_in_maintenance() {
@@ -134,8 +145,9 @@ impl Coordinator {
         if !is_done_once {
             return done.await;
         }
-        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::NotExecuted(why)))) };
-        Ok(context.answered.once(&asked.from, id, once).await)
+        let not_executed = |why| encode(&Err::<(), _>(WireError::NotExecuted(why)));
+        let once = async { done.await.map_or_else(not_executed, Message::into_bytes) };
+        Ok(context.answered.once(&asked.from, id, once).await.into())
     }
 }
 
@@ -161,50 +173,58 @@ impl Asked {
     }
 }
 
-/// Answers a call to the copies that are here. The error says that nothing was done.
-async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<Bytes, String> {
-    let layout = database.layout();
-    let oldest = match (op.is_done_once(), asked.counted) {
+/// The version of the oldest map by which a call may be made.
+fn oldest_map(layout: &Layout, asked: &Asked, op: &CopyOp) -> u64 {
+    match (op.is_done_once(), asked.counted) {
         // The caller takes it for one of a single range.
         (true, _) => layout.placed.version,
         (false, true) => layout.placed.moved,
         (false, false) => 0,
-    };
+    }
+}
+
+/// Answers a call to the copies that are here. The error says that nothing was done.
+async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<Message, String> {
+    let layout = database.layout();
     let is_left = || layout.map.live().iter().any(|range| layout.placed.leaves(*range, &database.context.node));
     let is_planted =
         mutated(Mutation::StaleMapAccepted) || mutated(Mutation::OldOwnerWrites) && op.is_edit() && is_left();
-    if asked.version < oldest && !is_planted {
+    if asked.version < oldest_map(&layout, asked, &op) && !is_planted {
         database.settings().tell_map(&asked.from);
-        return Ok(refuse(&op, WireError::Moved));
+        return Ok(refuse(&op, WireError::Moved).into());
     }
     let groups = Groups { database, layout: &layout, asked };
     let op = match op {
-        CopyOp::Awaits(Awaits(call)) => return Ok(answer::<Awaits>(Ok(database.context.awaited.is_awaited(call)))),
-        CopyOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await),
+        CopyOp::Awaits(Awaits(call)) => {
+            return Ok(answer::<Awaits>(Ok(database.context.awaited.is_awaited(call))).into());
+        }
+        CopyOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await.into()),
         CopyOp::FetchSome(FetchSome { wants, bytes }) => return Ok(groups.fetch_some(wants, bytes).await),
         CopyOp::Merge(Merge { edits, source, repair, anew, tell }) => {
             let origin = if anew { Origin::Anew } else { Origin::Anywhere };
             let merged = groups.merge(edits, source, repair.then_some(origin)).await;
-            return Ok(if tell { served::<Merge>(merged) } else { encode(&merged.map(|merged| merged.stored)) });
+            let told = if tell { served::<Merge>(merged) } else { encode(&merged.map(|merged| merged.stored)) };
+            return Ok(told.into());
         }
         op => op,
     };
     let Some(range) = range_meant(&layout, asked, &op) else {
         return match asked.version > layout.placed.version {
             true => Err(format!("the map of {} is not known here yet", database.name)),
-            false => Ok(refuse(&op, WireError::Moved)),
+            false => Ok(refuse(&op, WireError::Moved).into()),
         };
     };
     if matches!(op, CopyOp::Status) {
-        return Ok(answer::<Status>(database.replica_rebuild().told_status(&layout, range, &asked.from).await));
+        let status = database.replica_rebuild().told_status(&layout, range, &asked.from).await;
+        return Ok(answer::<Status>(status).into());
     }
     let copy = match groups.own(range).await {
         Ok(copy) => asked.to_do_it_on(copy),
-        Err(error) => return Ok(refuse(&op, error)),
+        Err(error) => return Ok(refuse(&op, error).into()),
     };
     let context = &database.context;
     let serving = Serving { database, range, copy: &copy, until: asked.until };
-    Ok(match op {
+    let told = match op {
         CopyOp::Decide(Decide(call)) => served::<Decide>(serving.decide(*call, asked).await),
         CopyOp::View(View(call)) => serving.view(*call).await,
         CopyOp::Search(Search(call)) => serving.search(*call).await,
@@ -218,7 +238,8 @@ async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<By
         }
         CopyOp::Collect(Collect(call)) => serving.collect(*call, asked).await,
         op => serving.plain(op).await,
-    })
+    };
+    Ok(told.into())
 }
 
 /// The answer that a call was not done.
@@ -276,7 +297,7 @@ impl Groups<'_> {
     }
 
     /// The first documents, within the bytes that the caller has room for, and those that all answers share.
-    async fn fetch_some(&self, mut wants: Vec<(DocId, Want)>, bytes: u64) -> Bytes {
+    async fn fetch_some(&self, mut wants: Vec<(DocId, Want)>, bytes: u64) -> Message {
         let range = wants.first().map(|(id, _)| self.layout.map.index_of(id));
         let others = wants.iter().position(|(id, _)| Some(self.layout.map.index_of(id)) != range);
         wants.truncate(fewer("serve: an answer of one document", others.unwrap_or(wants.len())));
@@ -290,10 +311,10 @@ impl Groups<'_> {
             let held = self.database.context.budgets.answer(room).await;
             let part = match self.fetch_within(range, wants, room).await {
                 Ok(part) => part,
-                Err(error) => return served::<FetchSome>(Err(error)),
+                Err(error) => return served::<FetchSome>(Err(error)).into(),
             };
             if !part.found.is_empty() || part.rest.is_empty() || part.needs > most {
-                return held.with(served::<FetchSome>(Ok((part.found, part.needs as u64))));
+                return found_in_parts(part).with_last(|last| held.with(last));
             }
             (wants, room) = (part.rest, part.needs);
         }

@@ -1,27 +1,38 @@
 //! Encoding of a call of a replica. In simulated clusters, whose nodes are upgraded one after the other, also the
 //! encoding of the next build, which has one more field.
 
-#[cfg(not(feature = "sim"))]
 use bytes::Bytes;
 
+use crate::coordinator::replica::calls::{CopyCall, CopyOp, Decide};
 #[cfg(not(feature = "sim"))]
-use crate::coordinator::replica::calls::CopyCall;
+use crate::coordinator::replica::message::decode_shared;
+use crate::coordinator::replica::message::large_texts;
 #[cfg(not(feature = "sim"))]
-use crate::coordinator::replica::message::{decode, encode};
+use crate::wire::message::Message;
 
 #[cfg(feature = "sim")]
 pub(in crate::coordinator) use later::{decode_call, encode_call};
 
+/// The large texts of a call, which are sent from where they are.
+fn texts_of(call: &CopyCall) -> Vec<Bytes> {
+    let edits = match &call.op {
+        CopyOp::Decide(Decide(call)) => &call.edits,
+        CopyOp::Merge(merge) => &merge.edits,
+        _ => return Vec::new(),
+    };
+    large_texts(edits.iter().map(|edit| &edit.body))
+}
+
 /// Writes a call of a copy.
 #[cfg(not(feature = "sim"))]
-pub(in crate::coordinator) fn encode_call(call: &CopyCall, _node: &str) -> Bytes {
-    encode(call)
+pub(in crate::coordinator) fn encode_call(call: &CopyCall, _node: &str) -> Message {
+    Message::of(call, &texts_of(call))
 }
 
 /// Reads a call of a copy.
 #[cfg(not(feature = "sim"))]
-pub(in crate::coordinator) fn decode_call(bytes: &[u8], _from: &str, _node: &str) -> Result<CopyCall, String> {
-    decode(bytes)
+pub(in crate::coordinator) fn decode_call(bytes: &Bytes, _from: &str, _node: &str) -> Result<CopyCall, String> {
+    decode_shared(bytes)
 }
 
 #[cfg(feature = "sim")]
@@ -29,8 +40,10 @@ mod later {
     use bytes::Bytes;
     use serde::{Deserialize, Serialize};
 
+    use super::texts_of;
     use crate::coordinator::replica::calls::CopyCall;
-    use crate::coordinator::replica::message::{decode, encode};
+    use crate::coordinator::replica::message::{decode, decode_shared};
+    use crate::wire::message::Message;
     use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
 
     /// A call as the version after this one writes it.
@@ -50,12 +63,16 @@ mod later {
     }
 
     /// Writes a call of a copy as the build of `node` does.
-    pub fn encode_call(call: &CopyCall, node: &str) -> Bytes {
-        if is_later(node) { encode(&LaterCall { call, sent_by: node }) } else { encode(call) }
+    pub fn encode_call(call: &CopyCall, node: &str) -> Message {
+        if is_later(node) {
+            Message::of(&LaterCall { call, sent_by: node }, &texts_of(call))
+        } else {
+            Message::of(call, &texts_of(call))
+        }
     }
 
     /// Reads a call of a copy as the build of `node` does.
-    pub fn decode_call(bytes: &[u8], from: &str, node: &str) -> Result<CopyCall, String> {
+    pub fn decode_call(bytes: &Bytes, from: &str, node: &str) -> Result<CopyCall, String> {
         if is_later(node) {
             let Added { sent_by } = decode(bytes)?;
             match sent_by {
@@ -65,7 +82,7 @@ mod later {
                 Some(_) => {}
             }
         }
-        decode(bytes)
+        decode_shared(bytes)
     }
 
     #[cfg(test)]
@@ -81,10 +98,10 @@ mod later {
             let op = Digests((Bound::Unbounded, Bound::Excluded(DocId::new("m"))), 7).into();
             let (db, instance) = ("db".to_owned(), "one".to_owned());
             let call = CopyCall { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, horizon: None, op };
-            let bytes = encode(&LaterCall { call: &call, sent_by: "a@b" });
+            let bytes = Message::of(&LaterCall { call: &call, sent_by: "a@b" }, &[]).into_bytes();
             assert_eq!(format!("{:?}", decode_call(&bytes, "a@b", "c@d")), format!("{:?}", Ok::<_, String>(&call)));
             assert_eq!(decode::<Added>(&bytes).unwrap().sent_by.as_deref(), Some("a@b"));
-            assert_eq!(decode::<Added>(&encode_call(&call, "a@b")).unwrap().sent_by, None);
+            assert_eq!(decode::<Added>(&encode_call(&call, "a@b").into_bytes()).unwrap().sent_by, None);
         }
     }
 }

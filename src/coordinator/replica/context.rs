@@ -254,7 +254,13 @@ impl Context {
         if !self.peers.is_up(node) {
             return Err(CallError::NotExecuted(format!("{node} is down")));
         }
-        let call = Call { service: Service::Catalogue, urgency, body, limit: limits::COPY_CALL };
+        let call = Call {
+            service: Service::Catalogue,
+            urgency,
+            body: body.into(),
+            expected_bytes: 0,
+            limit: limits::COPY_CALL,
+        };
         self.peers.call(node, call).await
     }
 

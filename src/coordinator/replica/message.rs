@@ -15,6 +15,7 @@ use crate::coordinator::topology::error::WriteError;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json::Value;
+use crate::document::shared;
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{Edit, EditAttachment, EditOp, ShardError};
@@ -57,6 +58,7 @@ pub(in crate::coordinator) struct EditText {
     pub id: DocId,
     pub op: EditOp,
     pub deleted: bool,
+    #[serde(deserialize_with = "shared::deserialize")]
     pub body: Bytes,
     /// The body as the term that a primary computes the revision from, where it does. Of nodes that do not send it the
     /// text is read instead.
@@ -349,7 +351,21 @@ pub(in crate::coordinator) fn encode(message: &impl Serialize) -> Bytes {
 
 /// Reads a message.
 pub(in crate::coordinator) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    message_pack::decode(bytes).map_err(|error| format!("a message cannot be read: {error}"))
+    message_pack::decode(bytes).map_err(unreadable)
+}
+
+/// Those texts that are sent from where they are, see [`crate::wire::message::Message::of`].
+pub(in crate::coordinator) fn large_texts<'t>(texts: impl Iterator<Item = &'t Bytes>) -> Vec<Bytes> {
+    texts.filter(|text| text.len() >= limits::MESSAGE_SHARED_FROM).cloned().collect()
+}
+
+/// As [`decode`]; a large text in it stays in the message, see [`shared`].
+pub(in crate::coordinator) fn decode_shared<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, String> {
+    shared::reading(bytes, limits::MESSAGE_SHARED_FROM, || message_pack::decode(bytes)).map_err(unreadable)
+}
+
+fn unreadable(error: message_pack::DecodeError) -> String {
+    format!("a message cannot be read: {error}")
 }
 
 #[cfg(test)]

@@ -127,6 +127,7 @@ impl Peers for End {
     fn call<'a>(&'a self, to: &'a str, call: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
             let Call { service, body, limit, .. } = call;
+            let body = body.into_bytes();
             let away = || CallError::NotExecuted(format!("{to} is down"));
             if !self.is_up(to) || self.network.is_deaf(to) {
                 return Err(away());
@@ -167,6 +168,7 @@ impl Peers for End {
             }
             let done =
                 done.map_err(|_| CallError::Indeterminate("it panicked".to_owned()))?.map_err(CallError::NotExecuted);
+            let done = done.map(crate::wire::message::Message::into_bytes);
             self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
             let largest = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
             self.network.largest.fetch_max(largest, Ordering::Relaxed);

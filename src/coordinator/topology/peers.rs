@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{self, Class, Cluster, Handler, NodeName, Reply};
 use crate::limits;
+use crate::wire::message::Message;
 use crate::world::BoxFuture;
 
 /// A node of the cluster.
@@ -49,7 +50,9 @@ pub struct Call {
     /// What may pass it on the way.
     pub urgency: Urgency,
     /// The message.
-    pub body: Bytes,
+    pub body: Message,
+    /// Bytes that the answer is expected to have, where that is known: room for it is made at once. Else 0.
+    pub expected_bytes: usize,
     /// The call ends after that at the latest.
     pub limit: Duration,
 }
@@ -66,7 +69,7 @@ pub enum CallError {
 /// Answers calls of other nodes. The error tells why it would not.
 pub trait Answer: Send + Sync + 'static {
     /// Answers one call; `left` is the time that the caller waits.
-    fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Bytes, String>>;
+    fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Message, String>>;
 }
 
 /// The cluster.
@@ -109,7 +112,7 @@ impl Handler for Answering {
         let answer = self.0.answer(from.as_str().to_owned(), body, reply.deadline());
         Box::pin(async move {
             match answer.await {
-                Ok(bytes) => reply.answer(bytes).await,
+                Ok(message) => reply.answer(message).await,
                 Err(why) => reply.fail(why),
             }
         })
@@ -153,7 +156,9 @@ impl Peers for ClusterPeers {
                 Urgency::Foreground => Class::Foreground,
                 Urgency::Background => Class::Background,
             };
-            let answer = self.0.call(&NodeName::from(to), call.service.into(), class, call.body, call.limit).await;
+            let Call { service, body, expected_bytes, limit, .. } = call;
+            let answer =
+                self.0.call_for(&NodeName::from(to), (service.into(), class), body, expected_bytes, limit).await;
             answer.map_err(|error| match error {
                 cluster::CallError::Down | cluster::CallError::Refused(_) => CallError::NotExecuted(error.to_string()),
                 cluster::CallError::Unknown(why) => CallError::Indeterminate(why),

@@ -195,12 +195,31 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn room_for_a_text_is_made_at_once() {
+    let texts =
+        [r#"{"a":[1,-20,null,true,{"b":{}},[]],"c":"é","d":9223372036854775807,"":-9223372036854775808}"#, "{}"];
+    for text in texts {
+        let Ok(Value::Object(object)) = parse(text.as_bytes()) else { panic!("an object") };
+        let (length, room) = (object.to_vec().len(), object.text_bytes());
+        assert!((length..=length + text.len() / 4).contains(&room), "{text}: {length} bytes, room for {room}");
+    }
+    let long = Value::String("x".repeat(100_000));
+    let object: Object =
+        [("a".to_owned(), long.clone()), ("b".to_owned(), Value::Array(vec![long]))].into_iter().collect();
+    let written = object.to_vec();
+    assert_eq!((written.len(), written.capacity()), (200_017, object.text_bytes()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn values_round_trip(value in any_value()) {
         let written = value.to_vec();
+        if let Value::Object(object) = &value {
+            prop_assert_eq!(object.to_vec(), written.clone());
+        }
         let read = parse(&written).expect("canonical text is accepted");
         prop_assert_eq!(read.to_vec(), written);
         prop_assert_eq!(read, value);

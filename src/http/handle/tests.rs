@@ -123,6 +123,24 @@ fn an_attachment_comes_back_whole_by_range_and_inside_the_document() {
 }
 
 #[test]
+fn a_large_document_is_answered_as_a_small_one_is() {
+    let served = with_database();
+    let long = "x".repeat(10_000);
+    let sent = format!(r#"{{"v":"{long}","_attachments":{{"a":{{"data":"aGVsbG8="}}}}}}"#);
+    let rev = rev(&served.ask("PUT", "/db/a", JSON, &sent));
+    let whole = served.ask("GET", "/db/a", JSON, "");
+    let told = format!("{{\"_id\":\"a\",\"_rev\":\"{rev}\",\"v\":\"{long}\",\"_attachments\":{{\"a\":{{");
+    assert!(body(&whole).starts_with(&told) && whole.ends_with("\"stub\":true}}}\n"), "{whole}");
+    assert_eq!(header(&whole, "content-length"), Some(body(&whole).len().to_string().as_str()));
+    assert_eq!(header(&whole, "etag"), Some(format!("\"{rev}\"").as_str()));
+    let head = served.ask("HEAD", "/db/a", JSON, "");
+    assert_eq!((header(&head, "content-length"), body(&head)), (header(&whole, "content-length"), ""));
+    let with_data = object(&served.ask("GET", "/db/a?attachments=true", JSON, ""));
+    assert_eq!(text(&with_data, &["_attachments", "a", "data"]), "aGVsbG8=");
+    assert_eq!(text(&with_data, &["v"]), long);
+}
+
+#[test]
 fn a_multipart_put_gives_parts_to_entries_in_their_order_whatever_their_names() {
     let served = with_database();
     let entries = "{\"_attachments\":{\"one\":{\"follows\":true,\"content_type\":\"image/a\",\"length\":3},\

@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use crate::limits;
-use crate::storage::kv::Batch;
+use crate::storage::kv::{Batch, Written};
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
 /// Bytes of a segment's header.
@@ -119,7 +119,7 @@ impl Piece<'_> {
 /// which are pieces of their own.
 pub(super) fn encode(salt: u64, position: u64, batch: &Batch) -> Vec<Piece<'_>> {
     let large = |value: &[u8]| value.len() >= limits::JOURNAL_LARGE_VALUE_BYTES;
-    let apart: usize = batch.writes().values().flatten().filter(|value| large(value)).map(Vec::len).sum();
+    let apart: usize = batch.writes().values().flatten().filter(|value| large(value)).map(|value| value.len()).sum();
     let mut out = vec![0; FRAME_HEAD_BYTES];
     out.reserve(batch.bytes() - apart + 16 * batch.writes().len());
     put_varint(&mut out, batch.writes().len() as u64);
@@ -207,7 +207,7 @@ pub(super) fn later_frame(segment: &[u8], salt: u64, at: usize, above: u64) -> O
 /// Decodes a frame's payload.
 pub(super) fn decode(payload: &[u8]) -> Result<Batch, CodecError> {
     let mut batch = Batch::new();
-    visit(payload, &mut |key, value| batch.set(key.to_vec(), value.map(<[u8]>::to_vec)))?;
+    visit(payload, &mut |key, value| batch.set(key.to_vec(), value.map(|value| Written::Own(value.to_vec()))))?;
     Ok(batch)
 }
 
@@ -240,7 +240,9 @@ pub(super) fn torn_at(segment: &[u8], salt: u64, at: usize, position: u64) -> Op
     let start = at + FRAME_HEAD_BYTES;
     let end = start.saturating_add(u32_at(head, 4)? as usize).min(segment.len());
     let mut batch = Batch::new();
-    let _ = visit(&segment[start..end], &mut |key, value| batch.set(key.to_vec(), value.map(<[u8]>::to_vec)));
+    let _ = visit(&segment[start..end], &mut |key, value| {
+        batch.set(key.to_vec(), value.map(|value| Written::Own(value.to_vec())))
+    });
     Some(batch)
 }
 

@@ -1,6 +1,7 @@
 //! The journal on a real disk: what comes back after a restart, what is cut, what is reported.
 
 use super::*;
+use crate::storage::kv::Written;
 use crate::storage::layout::FileId;
 
 fn env() -> Env {
@@ -30,7 +31,7 @@ fn open(dir: &Path, flushed: Position) -> Result<(Journal, Vec<(Position, Batch)
             seen.push((position, Batch::new()));
         }
         let (_, batch) = seen.last_mut().unwrap();
-        batch.set(key.to_vec(), value.map(<[u8]>::to_vec));
+        batch.set(key.to_vec(), value.map(|value| Written::Own(value.to_vec())));
     })?;
     Ok((journal, seen))
 }

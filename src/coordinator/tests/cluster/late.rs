@@ -97,7 +97,7 @@ pub(in crate::coordinator::tests) async fn ask_as(
         CopyCall { db: "db".to_owned(), instance, version, counted: true, range: 0, id: number, horizon: None, op };
     let service = CopyService(Arc::downgrade(&cluster.nodes[at].coordinator));
     let from = cluster.network.names[from].clone();
-    service.answer(from, encode(&call), Duration::from_secs(60)).await.unwrap()
+    service.answer(from, encode(&call), Duration::from_secs(60)).await.unwrap().into_bytes()
 }
 
 pub(in crate::coordinator::tests) fn decide(names: &[&str]) -> CopyOp {

@@ -52,6 +52,10 @@ fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {
     }
     let reply = match text.pieces.as_mut_slice() {
         [Piece::Text(json)] => Reply::json(http::StatusCode::OK, std::mem::take(json)),
+        [Piece::Text(head), Piece::Here(body), Piece::Text(tail)] => {
+            let parts = [std::mem::take(head).into(), std::mem::take(body), std::mem::take(tail).into()];
+            Reply::json_parts(http::StatusCode::OK, parts)
+        }
         _ => {
             text.pieces.push(Piece::Text(b"\n".to_vec()));
             stream(Arc::clone(db), shown.id.clone(), text.pieces)

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use crate::coordinator::read::documents::{known_generation, revs_info};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 
 use super::read_options::ReadOptions;
 use crate::coordinator::{AttachmentReader, Database, Fetched, ReadOperations, RowDoc};
 use crate::document::id::DocId;
 use crate::document::render::{
-    AttContent, AttView, Attachment, DATA_GAP, Encoding, RenderOptions, StoredRevision, render,
+    AttContent, AttView, Attachment, DATA_GAP, Encoding, RenderOptions, StoredRevision, render, render_around,
 };
 use crate::http::{ChunkSink, Result};
+use crate::limits;
 
 /// Which attachments come with their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +88,16 @@ pub struct Text {
 impl Shown<'_> {
     /// The document as JSON, attachments as stubs or with base64 data.
     pub fn json(&self) -> Text {
-        let (json, has_meta) = self.text(AttContent::Gap, self.options.att_encoding_info);
-        Text { pieces: fill(json, covered(self.stored, self.data)), has_meta }
+        let (id, stored) = (self.id.as_str(), self.stored);
+        let covered = covered(stored, self.data);
+        let (pieces, has_meta) = self.rendered(AttContent::Gap, self.options.att_encoding_info, |options| {
+            if stored.body.len() < limits::ANSWER_SHARED_FROM {
+                return fill(render(id, stored, options), covered);
+            }
+            let (head, body, tail) = render_around(id, stored, options);
+            [Piece::Text(head), Piece::Here(body)].into_iter().chain(fill(tail, covered)).collect()
+        });
+        Text { pieces, has_meta }
     }
 
     /// The document alone as it stands in a multipart body: no attachment comes with its bytes.
@@ -110,6 +120,16 @@ impl Shown<'_> {
     }
 
     fn text(&self, with_data: AttContent, att_encoding_info: bool) -> (Vec<u8>, bool) {
+        self.rendered(with_data, att_encoding_info, |options| render(self.id.as_str(), self.stored, options))
+    }
+
+    /// What `render` makes of the document, and whether that shows what changes without the revision.
+    fn rendered<T>(
+        &self,
+        with_data: AttContent,
+        att_encoding_info: bool,
+        render: impl FnOnce(&RenderOptions<'_>) -> T,
+    ) -> (T, bool) {
         let contents = contents(self.stored, self.data, with_data);
         let (fetched, rev, options) = (self.fetched, &self.stored.rev, self.options);
         let mut path = if options.revs { fetched.tree.path_to(rev) } else { None };
@@ -138,7 +158,7 @@ impl Shown<'_> {
             attachments: AttView::Each(&contents),
             att_encoding_info,
         };
-        (render(self.id.as_str(), self.stored, &rendered), has_meta)
+        (render(&rendered), has_meta)
     }
 }
 
@@ -165,8 +185,11 @@ fn covered(stored: &StoredRevision, data: Data) -> impl Iterator<Item = &Attachm
 }
 
 /// Cuts JSON text at its gaps and puts the attachments between, in order.
-fn fill<'a>(json: Vec<u8>, mut attachments: impl Iterator<Item = &'a Attachment>) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn fill<'a>(json: Vec<u8>, attachments: impl Iterator<Item = &'a Attachment>) -> Vec<Piece> {
+    let (mut attachments, mut pieces) = (attachments.peekable(), Vec::new());
+    if attachments.peek().is_none() {
+        return vec![Piece::Text(json)];
+    }
     for text in json.split(|byte| *byte == DATA_GAP) {
         if !pieces.is_empty() {
             // Invariant: `render` makes one gap for each attachment that is covered.
@@ -203,6 +226,8 @@ fn part_head(boundary: &str, attachment: &Attachment) -> String {
 pub enum Piece {
     /// Bytes that are here.
     Text(Vec<u8>),
+    /// Many bytes that are here, and are sent from there.
+    Here(Bytes),
     /// The stored bytes of an attachment, or a range of them.
     Stored(Attachment, Option<Range<u64>>),
     /// The plain bytes of an attachment in base64.
@@ -214,6 +239,7 @@ impl Piece {
     pub fn held(&self) -> usize {
         match self {
             Piece::Text(text) => text.len(),
+            Piece::Here(text) => text.len(),
             Piece::Stored(..) | Piece::Base64(_) => 0,
         }
     }
@@ -222,6 +248,7 @@ impl Piece {
     fn length(&self) -> Option<u64> {
         match self {
             Piece::Text(text) => Some(text.len() as u64),
+            Piece::Here(text) => Some(text.len() as u64),
             Piece::Stored(_, Some(range)) => Some(range.end - range.start),
             Piece::Stored(attachment, None) => Some(attachment.stored_length),
             Piece::Base64(_) => None,
@@ -242,6 +269,7 @@ pub async fn write_pieces(db: &Arc<Database>, id: &DocId, pieces: Vec<Piece>, si
     for piece in pieces {
         match piece {
             Piece::Text(text) => sink.write(&text).await?,
+            Piece::Here(text) => sink.send(text).await?,
             Piece::Stored(attachment, range) => {
                 let mut reader: AttachmentReader = db.documents().read_attachment(id, &attachment, range).await?;
                 while let Some(chunk) = reader.next().await? {

@@ -66,6 +66,7 @@ fn broken_off(mut reply: Reply, error: &Value, reason: &Value) -> Reply {
     let problem = Problem::from(ScriptError::Thrown { error, reason: reason.clone() });
     let mut body = match reply.body {
         ReplyBody::Full(sent) => Vec::from(sent),
+        ReplyBody::Parts(sent) => Vec::from(sent.into_bytes()),
         ReplyBody::Stream(_) => Vec::new(),
     };
     if body.is_empty() {
@@ -81,6 +82,7 @@ fn broken_off(mut reply: Reply, error: &Value, reason: &Value) -> Reply {
 async fn whole(rows: Reply) -> Result<String> {
     let mut stream = match rows.body {
         ReplyBody::Full(bytes) => futures_util::stream::iter([Ok::<Bytes, Problem>(bytes)]).boxed(),
+        ReplyBody::Parts(message) => futures_util::stream::iter([Ok(message.into_bytes())]).boxed(),
         ReplyBody::Stream(stream) => stream,
     };
     let mut out = Vec::new();
