@@ -171,7 +171,8 @@ impl Value {
         match self {
             Value::Null | Value::Bool(_) => 5,
             Value::Int(value) => value.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 2,
-            Value::Big(_) | Value::Float(_) => 24,
+            Value::Big(_) => 24,
+            Value::Float(_) => 8,
             Value::String(text) => text.len() + 2,
             Value::Array(elements) => elements.iter().map(|value| value.text_bytes() + 1).sum::<usize>() + 2,
             Value::Object(object) => object.text_bytes(),

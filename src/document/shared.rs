@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for Text {
 
 fn part_of_message(bytes: &[u8]) -> Option<Bytes> {
     MESSAGE.with_borrow(|message| {
-        let is_most = |(from, message): &&(usize, Bytes)| bytes.len() >= *from && bytes.len() >= message.len() / 2;
+        let is_most = |(from, message): &&(usize, Bytes)| bytes.len() >= *from && bytes.len() >= message.len() / 8 * 7;
         let (_, message) = message.as_ref().filter(is_most)?;
         let (within, own) = (message.as_ptr_range(), bytes.as_ptr_range());
         let is_part = within.contains(&own.start) && own.end <= within.end;

@@ -8,7 +8,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER, SET_COOKIE,
+    ACCEPT, ACCEPT_RANGES, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    DATE, ETAG, HeaderName, HeaderValue, SERVER, SET_COOKIE,
 };
 use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::{Notify, oneshot};
@@ -455,13 +456,17 @@ fn into_response(
     response
 }
 
+/// Headers that say something of the body that was made.
+const OF_WHAT_WAS_MADE: [HeaderName; 5] = [ETAG, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, ACCEPT_RANGES];
+
 /// Makes status and headers those of a problem, and answers its body.
 fn refuse((status, headers): (&mut StatusCode, &mut HeaderMap), problem: &Problem) -> Bytes {
     *status = problem.status;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.extend(problem.headers.iter().cloned());
-    headers.remove(http::header::ETAG);
-    headers.remove(http::header::CONTENT_LENGTH);
+    for name in OF_WHAT_WAS_MADE {
+        headers.remove(name);
+    }
     problem.body()
 }
 

@@ -4,7 +4,7 @@
 //! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
 //! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their
 //! answers. First pages are read before the answer is counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does
-//! not begin, and what was read for it is dropped.
+//! not begin unless it is small, nor does one of an address that holds three quarters of that; what was read is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -153,7 +153,12 @@ impl Streams {
         let (bytes, now) = (own.page + own.unread, self.env.now());
         let mut table = lock(&self.table);
         while bytes > 0 && table.held + bytes > limits::HTTP_STREAMS_BYTES && table.cut_stalled(address, bytes, now) {}
-        if bytes > 0 && table.held > 0 && table.held + bytes > limits::HTTP_STREAMS_BEGUN_BYTES {
+        let own = table.by_address.held(address);
+        let is_too_much = |held: usize, most: usize| held > 0 && held + bytes > most;
+        let most = limits::HTTP_STREAMS_BEGUN_BYTES;
+        // Small answers begin in any case: one address must not keep all others from theirs.
+        if bytes > limits::HTTP_ANSWER_SMALL_BYTES && (is_too_much(table.held, most) || is_too_much(own, most / 4 * 3))
+        {
             return Err(crowded());
         }
         let id = table.next;

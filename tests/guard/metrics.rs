@@ -85,9 +85,9 @@ fn use_replications(served: &Served) {
 
 /// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
 /// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
-/// seconds, and only there while it has some. Replicas, flushes, slow requests and admission
-/// have tests of their own.
-const ELSEWHERE: [&str; 13] = [
+/// seconds, and only there while it has some. Replicas, flushes, slow requests, admission and
+/// states that are held have tests of their own.
+const ELSEWHERE: [&str; 14] = [
     "/couch_log/",
     "/httpd_status_codes/",
     "/settee/admission/",
@@ -101,6 +101,7 @@ const ELSEWHERE: [&str; 13] = [
     "/settee/flush/",
     "/settee/slow_requests",
     "/settee/compaction/running",
+    "/settee/views/states_held",
 ];
 
 #[test]

@@ -107,7 +107,10 @@ impl Paces {
             self.is_some_slow.store(false, Ordering::Relaxed);
             return;
         }
-        let fastest = items.iter().filter_map(|item| key(item).1).map(&pace).min().unwrap_or_default();
+        // What was measured last, however long ago: a far node that nobody asks is far still. One that was never asked
+        // may be the fastest.
+        let measured = |node: &Arc<str>| by_node.get(node).map_or(Duration::ZERO, |pace| pace.mean);
+        let fastest = items.iter().filter_map(|item| key(item).1).map(measured).min().unwrap_or_default();
         let limit = limits::PACE_SLOW.max(fastest * limits::PACE_TIMES_SLOWER);
         items.sort_by_key(|item| {
             let (rank, node) = key(item);

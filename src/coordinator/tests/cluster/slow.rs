@@ -16,5 +16,6 @@ async fn reads_ask_a_node_that_keeps_them_waiting_no_more() {
         db.documents().fetch(&id("a"), Want::Winner).await.unwrap().unwrap();
     }
     let asked = cluster.network.stalled_reads.load(Ordering::Relaxed);
-    assert!((1..8).contains(&asked), "{asked} reads waited for it");
+    // Each of the forty asked it, before. It is tried again after some seconds.
+    assert!((1..30).contains(&asked), "{asked} reads waited for it");
 }

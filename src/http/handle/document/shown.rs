@@ -269,7 +269,12 @@ pub async fn write_pieces(db: &Arc<Database>, id: &DocId, pieces: Vec<Piece>, si
     for piece in pieces {
         match piece {
             Piece::Text(text) => sink.write(&text).await?,
-            Piece::Here(text) => sink.send(text).await?,
+            // In parts: it is counted with the page until it is written, and again what waits for the client.
+            Piece::Here(mut text) => {
+                while !text.is_empty() {
+                    sink.send(text.split_to(text.len().min(limits::HTTP_CHUNK_BYTES))).await?;
+                }
+            }
             Piece::Stored(attachment, range) => {
                 let mut reader: AttachmentReader = db.documents().read_attachment(id, &attachment, range).await?;
                 while let Some(chunk) = reader.next().await? {
