@@ -4,7 +4,8 @@
 //! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
 //! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their
 //! answers. First pages are read before the answer is counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does
-//! not begin unless it is small, nor does one of an address that holds three quarters of that; what was read is dropped.
+//! not begin unless it is small, nor does one of an address that holds three quarters of that; what was read of it is
+//! dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
