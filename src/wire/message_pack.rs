@@ -154,13 +154,13 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whether what follows is an enum's variant with data: a map (or, from other writers, a list) of one.
+    /// Whether what follows is an enum's variant with data: a map of one.
     fn variant_with_data(&mut self) -> Result<bool, DecodeError> {
-        if !matches!(self.peek(), Some(0x80..=0x9f | 0xdc..=0xdf)) {
+        if !matches!(self.peek(), Some(0x80..=0x8f | 0xde..=0xdf)) {
             return Ok(false);
         }
         match self.item()? {
-            Item::Map(1) | Item::List(1) => Ok(true),
+            Item::Map(1) => Ok(true),
             _ => Err(DecodeError("a variant that is no map of one".to_owned())),
         }
     }
@@ -468,6 +468,14 @@ mod tests {
     fn an_unknown_variant_is_named_in_the_words_of_serde() {
         let why = decode::<Choice>(&encode(&BTreeMap::from([("Later", 1)]))).expect_err("it is not there");
         assert!(why.to_string().starts_with("unknown variant `Later`"), "{why}");
+    }
+
+    #[test]
+    fn a_variant_with_data_is_a_map_of_one_and_no_list() {
+        let mut bytes = encode(&Choice::Named { at: None, deep: None });
+        assert!(decode::<Choice>(&bytes).is_ok());
+        bytes[0] = 0x91;
+        assert!(decode::<Choice>(&bytes).is_err() && rmp_serde::from_slice::<Choice>(&bytes).is_err());
     }
 
     #[test]
