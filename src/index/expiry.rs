@@ -131,6 +131,11 @@ impl ExpiryIndex {
         self.view.update_gently().await.map_err(of_index)
     }
 
+    /// Whether it is being built.
+    pub fn is_building(&self) -> bool {
+        self.view.is_building()
+    }
+
     /// Whether it has all documents, or is at most a little behind.
     ///
     /// # Errors

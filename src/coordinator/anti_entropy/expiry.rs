@@ -93,7 +93,14 @@ impl DocumentExpiry<'_> {
         let mut passed = None;
         for _ in 0..limits::EXPIRY_STEPS {
             let begun = env.now();
-            index.update().await?;
+            // A first build may take hours, and goes on by itself: other databases do not wait for it.
+            if index.is_building() && !index.is_ready().await? {
+                return Ok(true);
+            }
+            match env.timeout(limits::EXPIRY_INDEX_WAIT, index.update()).await {
+                Ok(done) => done?,
+                Err(_) => return Ok(true),
+            }
             let most = fewer("expiry: one document at a time", limits::EXPIRY_STEP_DOCS);
             let ended = index.first(self.clock_ms() / 1000, most).await?;
             if ended.is_empty() {

@@ -80,13 +80,16 @@ impl DatabaseSettings<'_> {
         if expires_at.as_deref().is_some_and(|name| !is_ordinary_member(name)) {
             return Err(SettingError::IllegalMember);
         }
-        // A part that stays gets no stamp: nodes of a version that does not know it would never have the same.
-        let parts = match expires_at.as_deref() == self.known.expires_at().as_deref() {
-            true => &[Part::AutoPurge][..],
-            false => &[Part::AutoPurge, Part::ExpiresAt],
+        let by = self.context.tag;
+        let change = move |settings: &mut Settings| {
+            let stamp = settings.stamp_mut(Part::ExpiresAt);
+            // One that was never set gets no stamp: nodes of a version that does not know it would never have the same.
+            if expires_at.is_some() || *stamp != Stamp::default() {
+                *stamp = Stamp { counter: stamp.counter + 1, by };
+            }
+            (settings.auto_purge, settings.expires_at) = (period, expires_at);
         };
-        let change = move |settings: &mut Settings| (settings.auto_purge, settings.expires_at) = (period, expires_at);
-        self.change_settings(parts, change).await
+        self.change_settings(&[Part::AutoPurge], change).await
     }
 
     /// Changes the record durably, here and on the other nodes.
