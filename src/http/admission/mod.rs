@@ -31,7 +31,7 @@ use crate::world::sync::Mutex;
 use crate::world::{Env, Instant, lock};
 pub use class::Class;
 pub use queue::Caller;
-use queue::{Bounds, Full, Placed, Queue};
+use queue::{Bounds, Full, Queue};
 
 /// The queues of a node.
 pub struct Admission {
@@ -45,11 +45,8 @@ struct Queues {
     /// Told when an option changes.
     changes: watch::Receiver<u64>,
     /// By [`Class::ALL`].
-    of: [Queue<Grant>; Class::ALL.len()],
+    of: [Queue<oneshot::Sender<Turn>>; Class::ALL.len()],
 }
-
-/// Tells a request that waits that it has its turn, or that it is refused.
-type Grant = oneshot::Sender<std::result::Result<Turn, Full>>;
 
 /// The right of a request to work, until it is dropped.
 pub struct Turn {
@@ -177,7 +174,7 @@ fn bounds(config: &Config, cores: usize) -> [Bounds; Class::ALL.len()] {
 }
 
 impl Queues {
-    fn of(&mut self, class: Class) -> &mut Queue<Grant> {
+    fn of(&mut self, class: Class) -> &mut Queue<oneshot::Sender<Turn>> {
         &mut self.of[class as usize]
     }
 
@@ -210,11 +207,7 @@ impl Admission {
             if let Some(id) = queue.try_begin(caller, cost, now) {
                 return Ok(self.turn_of(class, id));
             }
-            let Placed { id, displaced } = queue.wait((caller, cost), goes_on, grant, now)?;
-            if let Some((displaced, full)) = displaced {
-                // Where nobody hears it, its client has just gone away.
-                let _ = displaced.send(Err(full));
-            }
+            let id = queue.wait((caller, cost), goes_on, grant, now)?;
             Waiter { admission: Arc::clone(self), class, caller, id, granted: Some(granted) }
         };
         self.start_next(class);
@@ -235,7 +228,7 @@ impl Admission {
         loop {
             let now = self.env.now();
             let Some((id, grant)) = lock(&self.queues).of(class).start_next(now) else { return };
-            if let Err(Ok(mut turn)) = grant.send(Ok(self.turn_of(class, id))) {
+            if let Err(mut turn) = grant.send(self.turn_of(class, id)) {
                 // Its client went away.
                 turn.is_over = true;
                 lock(&self.queues).of(class).end(id);
@@ -257,8 +250,8 @@ struct Waiter {
     class: Class,
     caller: Caller,
     id: u64,
-    /// `None` once it has its turn, or is refused.
-    granted: Option<oneshot::Receiver<std::result::Result<Turn, Full>>>,
+    /// `None` once it has its turn.
+    granted: Option<oneshot::Receiver<Turn>>,
 }
 
 impl Drop for Waiter {
@@ -289,7 +282,7 @@ impl Waiter {
             match admission.env.timeout(left.min(limits::ADMISSION_STALL), granted).await {
                 Ok(turn) => {
                     self.granted = None;
-                    return turn.unwrap_or(Err(Full::All));
+                    return turn.map_err(|_| Full::All);
                 }
                 // Those that make no progress make way.
                 Err(_) => admission.start_next(self.class),

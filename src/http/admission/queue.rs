@@ -3,8 +3,7 @@
 //! Callers that wait stand in a ring and are served round robin. A client that has its share of the turns is passed
 //! over while others wait, and so is a database after that. Some turns are kept for clients that have none. Requests of
 //! one caller are served in the order in which they came; while clients give up, the latest first: its client still
-//! waits for the answer, and where the queue is full it takes the place of the earliest, whose client is about to
-//! leave. A request that makes no progress for a while waits for something itself: its turn counts no
+//! waits for the answer. A request that makes no progress for a while waits for something itself: its turn counts no
 //! more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,13 +58,6 @@ pub(super) enum Full {
     Own,
     /// There is no place.
     All,
-}
-
-/// A request that waits from now on.
-pub(super) struct Placed<G> {
-    pub id: u64,
-    /// The request whose place it took, and why that one is refused.
-    pub displaced: Option<(G, Full)>,
 }
 
 /// What a client or a database has.
@@ -131,25 +123,11 @@ impl<G> Line<G> {
         }
     }
 
-    fn is_latest_first(&self, now: Instant) -> bool {
-        self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR)
-    }
-
     /// Takes the request that is next.
     fn take(&mut self, now: Instant) -> Option<Waiting<G>> {
         let goes_on = self.waiting.front()?.goes_on;
-        if self.is_latest_first(now) && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
-    }
-
-    /// While the latest goes first, takes the earliest of those that may be refused. Its client would have given up, so
-    /// the order stays as it is for as long as requests come to a full queue.
-    fn displace(&mut self, now: Instant) -> Option<Waiting<G>> {
-        if !self.is_latest_first(now) {
-            return None;
-        }
-        let earliest = self.waiting.iter().position(|waiting| !waiting.goes_on)?;
-        self.given_up = Some(now);
-        self.waiting.remove(earliest)
+        let latest_first = self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
+        if latest_first && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
     }
 }
 
@@ -240,50 +218,33 @@ impl<G> Queue<G> {
         self.databases.change(caller.database, |share| share.working -= 1);
     }
 
-    /// Adds a request that waits. `goes_on`: it is part of an answer that has begun, goes ahead of the others of its
-    /// caller and is never refused.
-    ///
-    /// # Errors
-    /// Where there is no place for it, and none is made.
+    /// Adds a request that waits, and answers its number. `goes_on`: it is part of an answer that has begun, goes ahead
+    /// of the others of its caller and is never refused.
     pub fn wait(
         &mut self,
         (caller, cost): (Caller, &Arc<Cost>),
         goes_on: bool,
         grant: G,
         now: Instant,
-    ) -> Result<Placed<G>, Full> {
-        let full = if goes_on { None } else { self.full_for(caller.client) };
-        let displaced = match full {
-            Some(full) => Some((self.displace(caller, now).ok_or(full)?, full)),
-            None => None,
-        };
+    ) -> Result<u64, Full> {
+        if !goes_on {
+            let own = self.clients.0.get(&caller.client).map_or(0, |share| share.waiting);
+            if self.waiting >= self.bounds.queue {
+                return Err(Full::All);
+            }
+            if own >= self.bounds.queue_own() {
+                return Err(Full::Own);
+            }
+        }
         let id = self.number();
         let line = &mut self.lines.entry(caller).or_default().waiting;
-        if line.is_empty() && displaced.is_none() {
+        if line.is_empty() {
             self.ring.push_back(caller);
         }
         let at = if goes_on { line.iter().take_while(|other| other.goes_on).count() } else { line.len() };
         line.insert(at, Waiting { id, came: now, goes_on, cost: Arc::clone(cost), grant });
         self.count_waiting(caller);
-        Ok(Placed { id, displaced })
-    }
-
-    /// Why one more request of a client cannot wait.
-    fn full_for(&self, client: u64) -> Option<Full> {
-        let own = self.clients.0.get(&client).map_or(0, |share| share.waiting);
-        if self.waiting >= self.bounds.queue {
-            Some(Full::All)
-        } else if own >= self.bounds.queue_own() {
-            Some(Full::Own)
-        } else {
-            None
-        }
-    }
-
-    fn displace(&mut self, caller: Caller, now: Instant) -> Option<G> {
-        let displaced = self.lines.get_mut(&caller)?.displace(now)?;
-        self.uncount_waiting(caller);
-        Some(displaced.grant)
+        Ok(id)
     }
 
     fn count_waiting(&mut self, caller: Caller) {

@@ -28,7 +28,7 @@ fn begin(queue: &mut Names, caller: Caller) -> Option<u64> {
 }
 
 fn wait(queue: &mut Names, caller: Caller, name: &'static str) -> Result<u64, Full> {
-    queue.wait((caller, &Arc::default()), false, name, at(0)).map(|placed| placed.id)
+    queue.wait((caller, &Arc::default()), false, name, at(0))
 }
 
 fn at(ms: u64) -> Instant {
@@ -158,37 +158,6 @@ fn while_clients_give_up_the_latest_goes_first() {
     assert_eq!(next(&mut queue, 17_000), "eighth");
 }
 
-#[test]
-fn while_the_latest_goes_first_a_full_queue_refuses_the_earliest() {
-    let mut queue = Queue::new(bounds(1, 0, 4));
-    let mut turn = begin(&mut queue, caller(9, 9)).unwrap();
-    let come = |queue: &mut Names, name, now| {
-        let placed = queue.wait((caller(1, 1), &Arc::default()), false, name, at(now))?;
-        Ok(placed.displaced)
-    };
-    for name in ["first", "second", "third"] {
-        assert_eq!(come(&mut queue, name, 0), Ok(None));
-    }
-    assert_eq!(come(&mut queue, "fourth", 5_000), Err(Full::Own), "clients are patient");
-    queue.give_up(caller(1, 1), at(0), at(5_000));
-    queue.wait((caller(1, 1), &Arc::default()), true, "page", at(5_000)).unwrap();
-    assert_eq!(come(&mut queue, "fifth", 5_000), Ok(Some(("first", Full::All))));
-    let mut served = |queue: &mut Names, now| {
-        queue.end(turn);
-        let (id, name) = queue.start_next(at(now)).unwrap();
-        turn = id;
-        name
-    };
-    assert_eq!(served(&mut queue, 5_000), "page");
-    assert_eq!(come(&mut queue, "sixth", 7_999), Ok(Some(("second", Full::Own))));
-    // As long as requests come to a full queue their clients would give up.
-    assert_eq!(come(&mut queue, "seventh", 10_998), Ok(Some(("third", Full::Own))));
-    assert_eq!(wait(&mut queue, caller(1, 2), "eighth"), Err(Full::Own), "nobody of that caller gave up");
-    assert_eq!(come(&mut queue, "ninth", 13_998), Err(Full::Own));
-    assert_eq!(served(&mut queue, 13_998), "fifth");
-    assert_eq!(queue.counts().0, 2);
-}
-
 /// 400 answers a second, ten times as many requests, clients that give up after two seconds: those served have waited
 /// for a moment only, but for the first two seconds.
 #[test]
@@ -204,7 +173,7 @@ fn clients_that_give_up_do_not_keep_others_from_their_answers() {
             Some(id) => working.push_back(id),
             None => {
                 let id = queue.wait((caller(1, 1), &Arc::default()), false, came, at(now));
-                waiting.extend(id.map(|placed| (now, placed.id)));
+                waiting.extend(id.map(|id| (now, id)));
             }
         }
         while let Some((came, id)) = waiting.front().copied()
@@ -247,8 +216,7 @@ fn clients_that_send_after_each_answer_are_all_served_although_others_give_up() 
     let (mut longest, mut impatient) = (0, None);
     for now in (10..60_000).step_by(10) {
         if now % 1_000 == 0 {
-            impatient =
-                queue.wait((caller(1, 1), &Arc::default()), false, usize::MAX, at(now)).ok().map(|placed| placed.id);
+            impatient = queue.wait((caller(1, 1), &Arc::default()), false, usize::MAX, at(now)).ok();
         }
         if now % 2_000 == 1_500 {
             impatient.take().map(|id| queue.leave(caller(1, 1), id, Some(at(now))));
