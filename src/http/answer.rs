@@ -369,7 +369,7 @@ pub fn admits_json(accept: Option<&str>) -> bool {
 /// Adds what all answers have.
 fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &str), reply: &mut Reply) {
     let config = &context.config;
-    let bodiless = matches!(&reply.body, ReplyBody::Full(bytes) if bytes.is_empty());
+    let bodiless = matches!(&reply.body, ReplyBody::Full(whole) if whole.is_empty());
     let headers = &mut reply.headers;
     if !bodiless && !headers.contains_key(CONTENT_TYPE) {
         let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
@@ -429,7 +429,7 @@ fn into_response(
     if let Some(streamed) = &reply.held
         && let Err(problem) = context.streams.enter(peer.ip(), cut.unwrap_or_default().0, pass, streamed)
     {
-        reply.body = ReplyBody::Full(refuse((&mut reply.status, &mut reply.headers), &problem));
+        reply.body = ReplyBody::Full(refuse((&mut reply.status, &mut reply.headers), &problem).into());
     }
     let body = match reply.body {
         ReplyBody::Full(_)
@@ -437,11 +437,7 @@ fn into_response(
         {
             Body::new(NoBytes)
         }
-        ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
-            Some(body) => body,
-            None => Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded())),
-        },
-        ReplyBody::Parts(parts) => match context.answers.body(peer.ip(), parts) {
+        ReplyBody::Full(whole) => match context.answers.body(peer.ip(), whole) {
             Some(body) => body,
             None => Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded())),
         },

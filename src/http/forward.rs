@@ -123,7 +123,7 @@ pub async fn send_on(ctx: &Context, to: &NodeName, mut request: Request) -> Resu
     };
     let (head, whole, incoming) = answer.await.map_err(|error| Problem::of_call(to, error))?;
     let body = match whole {
-        Some(bytes) => ReplyBody::Full(bytes),
+        Some(bytes) => ReplyBody::Full(bytes.into()),
         None => ReplyBody::Stream(Box::pin(pieces(to.clone(), incoming))),
     };
     let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -160,9 +160,8 @@ pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Valu
     let answers = requests.map(|(name, request)| async move {
         let reply = ask(ctx, &name, request).await.ok().filter(|reply| reply.status.is_success())?;
         match reply.body {
-            ReplyBody::Full(bytes) => json::parse(&bytes).ok(),
-            // What another node sent is never in parts.
-            ReplyBody::Parts(_) | ReplyBody::Stream(_) => None,
+            ReplyBody::Full(whole) => json::parse(&whole.into_bytes()).ok(),
+            ReplyBody::Stream(_) => None,
         }
     });
     join_all(answers).await.into_iter().flatten().collect()
@@ -283,10 +282,8 @@ async fn send(answer: Reply, mut reply: cluster::Reply) {
         return;
     }
     match answer.body {
-        ReplyBody::Full(bytes) if bytes.len() > limits::CLUSTER_MESSAGE_BYTES => reply.fail("the answer is too large"),
-        ReplyBody::Full(bytes) => reply.answer(bytes).await,
-        ReplyBody::Parts(parts) if parts.len() > limits::CLUSTER_MESSAGE_BYTES => reply.fail("the answer is too large"),
-        ReplyBody::Parts(parts) => reply.answer(parts).await,
+        ReplyBody::Full(whole) if whole.len() > limits::CLUSTER_MESSAGE_BYTES => reply.fail("the answer is too large"),
+        ReplyBody::Full(whole) => reply.answer(whole).await,
         ReplyBody::Stream(mut chunks) => {
             while let Some(chunk) = chunks.next().await {
                 let sent = match chunk {

@@ -11,6 +11,7 @@ use super::problem::{Problem, Result};
 use super::query::Query;
 use super::response::{Reply, ReplyBody};
 use crate::config::Config;
+use crate::wire::message::Message;
 
 /// The function that an answer is to be handed to; `None` where JSON is wanted or scripts are not allowed. `placed`
 /// fails, if it did not before, where the name could be more than a name.
@@ -39,15 +40,14 @@ pub fn wrap(reply: &mut Reply, callback: Option<&str>) {
         return;
     }
     let before = Bytes::from(format!("/* CouchDB */{callback}("));
-    let called = |text: &[u8]| {
-        let text = text.strip_suffix(b"\n").unwrap_or(text);
-        ReplyBody::Full([&before[..], text, b");\n"].concat().into())
-    };
-    let body = std::mem::replace(&mut reply.body, ReplyBody::Full(Bytes::new()));
+    let body = std::mem::replace(&mut reply.body, ReplyBody::Full(Message::default()));
     reply.body = match body {
         ReplyBody::Full(text) if text.is_empty() => return,
-        ReplyBody::Full(text) => called(&text),
-        ReplyBody::Parts(parts) => called(&parts.into_bytes()),
+        ReplyBody::Full(text) => {
+            let text = text.into_bytes();
+            let text = text.strip_suffix(b"\n").unwrap_or(&text);
+            ReplyBody::Full(Bytes::from([&before[..], text, b");\n"].concat()).into())
+        }
         ReplyBody::Stream(chunks) => {
             let first = stream::iter([Ok(before)]);
             let last = stream::iter([Ok(Bytes::from_static(b");\n"))]);
@@ -87,8 +87,8 @@ mod tests {
         let text = |mut reply: Reply| {
             wrap(&mut reply, Some("f"));
             match reply.body {
-                ReplyBody::Full(bytes) => String::from_utf8(bytes.to_vec()).expect("text"),
-                ReplyBody::Parts(_) | ReplyBody::Stream(_) => panic!("a stream"),
+                ReplyBody::Full(whole) => String::from_utf8(whole.into_bytes().to_vec()).expect("text"),
+                ReplyBody::Stream(_) => panic!("a stream"),
             }
         };
         assert_eq!(text(Reply::json(StatusCode::OK, "{}")), "/* CouchDB */f({});\n");

@@ -54,9 +54,7 @@ pub fn state_etag(parts: &[&[u8]]) -> String {
 /// The body of an answer.
 pub enum ReplyBody {
     /// All of it.
-    Full(Bytes),
-    /// All of it, in parts.
-    Parts(Message),
+    Full(Message),
     /// Chunks, made as fast as the client reads them. An error cuts the connection: the status is already sent.
     Stream(ChunkStream),
 }
@@ -64,8 +62,7 @@ pub enum ReplyBody {
 impl std::fmt::Debug for ReplyBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ReplyBody::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
-            ReplyBody::Parts(message) => write!(f, "Parts({} bytes)", message.len()),
+            ReplyBody::Full(whole) => write!(f, "Full({} bytes)", whole.len()),
             ReplyBody::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -93,21 +90,20 @@ impl Reply {
         Reply { status, headers, body, held: None }
     }
 
-    fn full(status: StatusCode, body: Bytes) -> Reply {
-        Reply::new(status, HeaderMap::new(), ReplyBody::Full(body))
+    fn full(status: StatusCode, body: impl Into<Message>) -> Reply {
+        Reply::new(status, HeaderMap::new(), ReplyBody::Full(body.into()))
     }
 
     /// JSON text; a line end is added, as CouchDB does.
     pub fn json(status: StatusCode, text: impl Into<Vec<u8>>) -> Reply {
         let mut text = text.into();
         text.push(b'\n');
-        Reply::full(status, text.into())
+        Reply::full(status, Bytes::from(text))
     }
 
     /// JSON text in parts; a line end is added.
     pub fn json_parts(status: StatusCode, parts: impl IntoIterator<Item = Bytes>) -> Reply {
-        let text = parts.into_iter().chain([Bytes::from_static(b"\n")]).collect();
-        Reply::new(status, HeaderMap::new(), ReplyBody::Parts(text))
+        Reply::full(status, parts.into_iter().chain([Bytes::from_static(b"\n")]).collect::<Message>())
     }
 
     /// JSON made by `serde_json`: for small answers of the server.
@@ -206,7 +202,7 @@ impl Reply {
 
 impl From<Problem> for Reply {
     fn from(problem: Problem) -> Reply {
-        let body = ReplyBody::Full(problem.body());
+        let body = ReplyBody::Full(problem.body().into());
         Reply::new(problem.status, problem.headers.into_iter().collect(), body)
     }
 }

@@ -27,8 +27,7 @@ struct Sums {
 
 impl Waiting {
     /// The body of an answer to a client at `address`; `None` where too much waits already. Small ones do not count.
-    pub fn body(self: &Arc<Self>, address: IpAddr, bytes: impl Into<Message>) -> Option<Body> {
-        let rest = bytes.into();
+    pub fn body(self: &Arc<Self>, address: IpAddr, rest: Message) -> Option<Body> {
         let length = rest.len();
         if length <= limits::HTTP_ANSWER_SMALL_BYTES {
             return Some(Body::from(rest.into_bytes()));
@@ -123,17 +122,18 @@ mod tests {
 
     use super::Waiting;
     use crate::limits;
+    use crate::wire::message::Message;
 
     #[test]
     fn answers_that_nobody_takes_are_bounded_and_others_get_theirs() {
         let waiting = Arc::new(Waiting::default());
         let at = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
-        let answer = Bytes::from(vec![0; 8 << 20]);
+        let answer = Message::from(Bytes::from(vec![0; 8 << 20]));
         let (hostile, other) = (at(1), at(2));
         let held: Vec<_> = (0..300).filter_map(|_| waiting.body(hostile, answer.clone())).collect();
         assert_eq!(held.len(), limits::HTTP_ADDRESS_ANSWERS_BYTES >> 23);
         assert!(waiting.body(other, answer.clone()).is_some());
-        assert!(waiting.body(hostile, Bytes::from_static(b"small")).is_some());
+        assert!(waiting.body(hostile, Bytes::from_static(b"small").into()).is_some());
         drop(held);
         assert!(waiting.body(hostile, answer).is_some());
     }

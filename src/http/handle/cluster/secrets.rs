@@ -254,10 +254,10 @@ async fn ask(ctx: &Context, request: &Request, node: &NodeName, step: &Step<'_>)
     }
     let asked = forward::post(node, request, "_rotate_secret", step.to_json().to_string().into_bytes());
     let reply = forward::ask(ctx, node, asked).await?;
-    let ReplyBody::Full(bytes) = reply.body else {
+    let ReplyBody::Full(answer) = reply.body else {
         return Err(Problem::internal(format!("{node} answered something else")));
     };
-    let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let answer: Value = serde_json::from_slice(&answer.into_bytes()).unwrap_or_default();
     match reply.status {
         StatusCode::OK => Ok(answer),
         StatusCode::NOT_FOUND => Err(conflict(format!("{node} runs a version that cannot do this."))),

@@ -98,8 +98,8 @@ async fn state_of(ctx: &Context, request: &Request, node: &NodeName) -> Value {
     let asked = forward::get(node, request, "_state");
     let patience = Duration::from_millis(limits::STATUS_PATIENCE_MS);
     match ctx.env.timeout(patience, forward::ask(ctx, node, asked)).await {
-        Ok(Ok(Reply { status: StatusCode::OK, body: ReplyBody::Full(bytes), .. })) => {
-            serde_json::from_slice(&bytes).unwrap_or_default()
+        Ok(Ok(Reply { status: StatusCode::OK, body: ReplyBody::Full(whole), .. })) => {
+            serde_json::from_slice(&whole.into_bytes()).unwrap_or_default()
         }
         _ => Value::Null,
     }

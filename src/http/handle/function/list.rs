@@ -65,8 +65,7 @@ fn broken_off(mut reply: Reply, error: &Value, reason: &Value) -> Reply {
     let error = error.as_str().unwrap_or_default().to_owned();
     let problem = Problem::from(ScriptError::Thrown { error, reason: reason.clone() });
     let mut body = match reply.body {
-        ReplyBody::Full(sent) => Vec::from(sent),
-        ReplyBody::Parts(sent) => Vec::from(sent.into_bytes()),
+        ReplyBody::Full(sent) => Vec::from(sent.into_bytes()),
         ReplyBody::Stream(_) => Vec::new(),
     };
     if body.is_empty() {
@@ -74,15 +73,14 @@ fn broken_off(mut reply: Reply, error: &Value, reason: &Value) -> Reply {
     }
     body.push(b'\n');
     body.extend(problem.body_with_code());
-    reply.body = ReplyBody::Full(body.into());
+    reply.body = ReplyBody::Full(Bytes::from(body).into());
     reply
 }
 
 /// All of an answer's body.
 async fn whole(rows: Reply) -> Result<String> {
     let mut stream = match rows.body {
-        ReplyBody::Full(bytes) => futures_util::stream::iter([Ok::<Bytes, Problem>(bytes)]).boxed(),
-        ReplyBody::Parts(message) => futures_util::stream::iter([Ok(message.into_bytes())]).boxed(),
+        ReplyBody::Full(whole) => futures_util::stream::iter([Ok::<Bytes, Problem>(whole.into_bytes())]).boxed(),
         ReplyBody::Stream(stream) => stream,
     };
     let mut out = Vec::new();
