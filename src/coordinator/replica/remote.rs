@@ -106,12 +106,7 @@ impl RemoteCopy {
     }
 
     async fn ask_for<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
-        self.ask_expecting(0, op).await
-    }
-
-    /// As [`RemoteCopy::ask`], where so many bytes of answer are expected; 0 where nobody knows.
-    async fn ask_expecting<T: DeserializeOwned>(&self, bytes: usize, op: CopyOp) -> Result<T, ShardError> {
-        let answer: Result<T, WireError> = self.send((self.next_call(), bytes), op, limits::COPY_CALL).await?;
+        let answer: Result<T, WireError> = self.send(self.next_call(), op, limits::COPY_CALL).await?;
         answer.map_err(|error| self.told(error))
     }
 
@@ -130,12 +125,12 @@ impl RemoteCopy {
         let _awaited = self.target.context.awaited.until_dropped(id);
         let began = env.now();
         let mut answer: Result<Result<C::Answer, WireError>, ShardError> =
-            self.send((id, 0), call(false).into(), limits::COPY_CALL).await;
+            self.send(id, call(false).into(), limits::COPY_CALL).await;
         if matches!(answer, Err(ShardError::Indeterminate(_))) && self.is_back().await {
             let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
             if !left.is_zero() {
                 sometimes("cluster: a call was sent again");
-                answer = match self.send((id, 0), call(true).into(), left).await {
+                answer = match self.send(id, call(true).into(), left).await {
                     // It says nothing about the first time.
                     Err(ShardError::NotExecuted(why)) => Err(ShardError::Indeterminate(why)),
                     Ok(Err(_)) => Ok(Err(WireError::Unknown)),
@@ -165,16 +160,11 @@ impl RemoteCopy {
         self.target.context.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn send<T: DeserializeOwned>(
-        &self,
-        (id, expected_bytes): (u64, usize),
-        op: CopyOp,
-        limit: Duration,
-    ) -> Result<T, ShardError> {
+    async fn send<T: DeserializeOwned>(&self, id: u64, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
         let Target { context, name, known } = &*self.target;
         let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
         let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
-        let horizon = self.horizon.as_deref().cloned();
+        let (horizon, expected_bytes) = (self.horizon.as_deref().cloned(), op.expected_bytes());
         let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
         let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, expected_bytes, limit });
@@ -211,10 +201,7 @@ impl RemoteCopy {
     /// something: some documents, or more bytes than were asked for.
     pub async fn fetch_some(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<FetchedPart, ShardError> {
         let ask = FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
-        // So much is asked for of a document that is known to be as large.
-        let expected_bytes = if bytes > limits::FETCH_BYTES { bytes } else { 0 };
-        let part: Result<<FetchSome as ReplicaCall>::Answer, _> = self.ask_expecting(expected_bytes, ask.into()).await;
-        let (found, needs) = match part {
+        let (found, needs) = match self.ask(ask).await {
             Err(error) if is_of_later_build(&error) => return self.fetch_of_older(wants).await,
             part => part?,
         };
@@ -349,7 +336,7 @@ impl RemoteCopy {
         question: Q,
     ) -> Result<Q::Answer, IndexError> {
         let op = View(Box::new(ViewCall { design, signature, op: question.into() })).into();
-        let answer: Result<Q::Answer, ViewFailure> = self.send((self.next_call(), 0), op, limits::VIEW_CALL).await?;
+        let answer: Result<Q::Answer, ViewFailure> = self.send(self.next_call(), op, limits::VIEW_CALL).await?;
         answer.map_err(IndexError::from)
     }
 
@@ -361,7 +348,7 @@ impl RemoteCopy {
         question: Q,
     ) -> Result<Q::Answer, IndexError> {
         let op = Search(Box::new(SearchCall { design, signature, op: question.into() })).into();
-        let answer: Result<Q::Answer, ViewFailure> = self.send((self.next_call(), 0), op, limits::VIEW_CALL).await?;
+        let answer: Result<Q::Answer, ViewFailure> = self.send(self.next_call(), op, limits::VIEW_CALL).await?;
         answer.map_err(IndexError::from)
     }
 

@@ -29,6 +29,7 @@ use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
+use crate::limits;
 use crate::shard::{
     ChangesPage, DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardInfo,
     Stamp, Summary, Times,
@@ -159,6 +160,17 @@ impl CopyOp {
     /// range that it names, which must be one of the map as it is here.
     pub fn is_done_once(&self) -> bool {
         matches!(self, CopyOp::Decide(_) | CopyOp::LocalSet(_) | CopyOp::Purge(_))
+    }
+
+    /// Bytes that the answer is expected to have, where that is known; else 0. So much is asked for of a document that
+    /// is known to be as large.
+    pub fn expected_bytes(&self) -> usize {
+        match self {
+            CopyOp::FetchSome(FetchSome { bytes, .. }) if *bytes > limits::FETCH_BYTES as u64 => {
+                usize::try_from(*bytes).unwrap_or(usize::MAX)
+            }
+            _ => 0,
+        }
     }
 
     /// Whether it brings what a client changed.
