@@ -712,20 +712,11 @@ impl ViewRows {
                 view_reads::rows(empty.into_iter().map(read).collect(), direction, limit).await
             }
         };
-        let mut failed = Vec::new();
-        for (at, page) in pages {
-            match page {
-                Ok(page) => {
-                    self.took(at, page.held.is_some(), page.rest.is_empty());
-                    self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest };
-                }
-                Err(error) => failed.push((at, error)),
-            }
-        }
-        for (at, error) in failed {
-            self.lost(at, error).await?;
-        }
-        Ok(())
+        self.take_pages(pages, |rows, at, page| {
+            rows.took(at, page.held.is_some(), page.rest.is_empty());
+            rows.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest };
+        })
+        .await
     }
 
     /// Has another copy go on where the one that was read failed so: places are the same on every copy.

@@ -85,20 +85,12 @@ impl ViewRows {
         let (hold, states) = self.states_of(&empty, wanted <= limit);
         let read = |(at, of): (usize, _)| (at, &self.seats[at].view, self.group_range_cursors[at].rest.clone(), of);
         let reads = empty.into_iter().zip(states).map(read).collect();
-        let mut failed = Vec::new();
-        for (at, page) in view_reads::groups(reads, by, limit, hold).await {
-            match page {
-                Ok(page) => {
-                    self.took(at, page.held.is_some(), page.rest.is_empty());
-                    self.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
-                }
-                Err(error) => failed.push((at, error)),
-            }
-        }
-        for (at, error) in failed {
-            self.lost(at, error).await?;
-        }
-        Ok(())
+        let pages = view_reads::groups(reads, by, limit, hold).await;
+        self.take_pages(pages, |rows, at, page| {
+            rows.took(at, page.held.is_some(), page.rest.is_empty());
+            rows.group_range_cursors[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
+        })
+        .await
     }
 }
 

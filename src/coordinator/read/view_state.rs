@@ -99,18 +99,32 @@ impl ViewRows {
         }
     }
 
-    /// A read of a range failed: has another replica go on, if that is no other state of what was read.
-    pub(in crate::coordinator) async fn lost(&mut self, at: usize, error: IndexError) -> Result<(), ViewError> {
-        let is_held = self.seats[at].state.as_ref().is_some_and(|state| state.stage == Stage::Held);
-        match &error {
-            IndexError::StateGone => return Err(ViewError::StateGone),
-            IndexError::Shard(error) if is_away(error) && is_held => {
-                tracing::debug!(%error, "a replica that held a state for an answer failed");
-                return Err(ViewError::StateGone);
+    /// Takes the pages that were read of ranges, then has other replicas go on where a read failed, if that is no other
+    /// state of what was read.
+    pub(in crate::coordinator) async fn take_pages<P>(
+        &mut self,
+        pages: Vec<(usize, Result<P, IndexError>)>,
+        take: fn(&mut ViewRows, usize, P),
+    ) -> Result<(), ViewError> {
+        let mut failed = Vec::new();
+        for (at, page) in pages {
+            match page {
+                Ok(page) => take(self, at, page),
+                Err(error) => failed.push((at, error)),
             }
-            _ => {}
         }
-        self.go_elsewhere(at, error).await
+        for (at, error) in failed {
+            let is_held = self.seats[at].state.as_ref().is_some_and(|state| state.stage == Stage::Held);
+            match &error {
+                IndexError::StateGone => return Err(ViewError::StateGone),
+                IndexError::Shard(error) if is_away(error) && is_held => {
+                    tracing::debug!(%error, "a replica that held a state for an answer failed");
+                    return Err(ViewError::StateGone);
+                }
+                _ => self.go_elsewhere(at, error).await?,
+            }
+        }
+        Ok(())
     }
 
     /// Begins the answer anew, if nothing of it was given out and that was not done too often.
