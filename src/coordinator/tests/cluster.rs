@@ -297,6 +297,11 @@ impl World {
     }
 }
 
+/// What is set for tombstones that are kept so long.
+pub(super) fn kept_for(period: &str) -> AutoPurge {
+    AutoPurge { period: Some(period.to_owned()), ..AutoPurge::default() }
+}
+
 /// Waits until something holds; fails after a time that no healthy run takes.
 pub(super) async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) {
     let limit = tokio::time::Instant::now() + Duration::from_secs(200);

@@ -129,7 +129,7 @@ async fn nothing_ends_where_no_member_is_named() {
         assert!(matches!(refused, Err(SettingError::IllegalMember)), "{name}");
     }
     database.settings().set_retention(ends()).await.unwrap();
-    database.settings().set_auto_purge(Some("1_d".to_owned())).await.unwrap();
+    database.settings().set_retention(AutoPurge { period: Some("1_d".to_owned()), ..ends() }).await.unwrap();
     assert_eq!(database.known.expires_at().as_deref(), Some("ends"), "the period alone was changed");
     database.settings().set_retention(AutoPurge::default()).await.unwrap();
     expire(&Arc::downgrade(&coordinator)).await;

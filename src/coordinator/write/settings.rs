@@ -33,7 +33,13 @@ pub struct AutoPurge {
 }
 
 impl Settings {
-    fn stamp_mut(&mut self, part: Part) -> &mut Stamp {
+    /// Notes that the node `by` changed a part.
+    fn stamp(&mut self, part: Part, by: u64) {
+        let stamp = self.stamp_of(part);
+        *stamp = Stamp { counter: stamp.counter + 1, by };
+    }
+
+    fn stamp_of(&mut self, part: Part) -> &mut Stamp {
         match part {
             Part::Security => &mut self.stamps.security,
             Part::RevsLimit => &mut self.stamps.revs_limit,
@@ -50,25 +56,19 @@ impl DatabaseSettings<'_> {
         let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
         security::read(object).map_err(illegal)?;
         let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
-        self.change_settings(&[Part::Security], move |settings| settings.security = Some(text)).await
+        self.change_settings(Part::Security, move |settings| settings.security = Some(text)).await
     }
 
     /// Sets [`Database::revs_limit`]; 0 is refused.
     pub async fn set_revs_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(&[Part::RevsLimit], move |settings| settings.revs_limit = limit).await
+        self.change_settings(Part::RevsLimit, move |settings| settings.revs_limit = limit).await
     }
 
     /// Sets [`Database::purged_infos_limit`]; 0 is refused.
     pub async fn set_purged_infos_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(&[Part::PurgedInfosLimit], move |settings| settings.purged_infos_limit = limit).await
-    }
-
-    /// Sets how long tombstones are kept, see [`Period`]; `None`: as the node's configuration says.
-    pub async fn set_auto_purge(self, period: Option<String>) -> Result<(), SettingError> {
-        let expires_at = self.known.expires_at().map(|member| member.to_string());
-        self.set_retention(AutoPurge { period, expires_at }).await
+        self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
     }
 
     /// Sets all that `_auto_purge` holds, in one step.
@@ -82,20 +82,19 @@ impl DatabaseSettings<'_> {
         }
         let by = self.context.tag;
         let change = move |settings: &mut Settings| {
-            let stamp = settings.stamp_mut(Part::ExpiresAt);
             // One that was never set gets no stamp: nodes of a version that does not know it would never have the same.
-            if expires_at.is_some() || *stamp != Stamp::default() {
-                *stamp = Stamp { counter: stamp.counter + 1, by };
+            if expires_at.is_some() || *settings.stamp_of(Part::ExpiresAt) != Stamp::default() {
+                settings.stamp(Part::ExpiresAt, by);
             }
             (settings.auto_purge, settings.expires_at) = (period, expires_at);
         };
-        self.change_settings(&[Part::AutoPurge], change).await
+        self.change_settings(Part::AutoPurge, change).await
     }
 
     /// Changes the record durably, here and on the other nodes.
     pub(in crate::coordinator) async fn change_settings(
         self,
-        parts: &'static [Part],
+        part: Part,
         change: impl FnOnce(&mut Settings) + Send + 'static,
     ) -> Result<(), SettingError> {
         let holders = self.holders();
@@ -106,10 +105,7 @@ impl DatabaseSettings<'_> {
         let by = self.context.tag;
         self.change_record(move |settings| {
             change(settings);
-            for part in parts {
-                let stamp = settings.stamp_mut(*part);
-                *stamp = Stamp { counter: stamp.counter + 1, by };
-            }
+            settings.stamp(part, by);
         })
         .await?;
         self.tell_settings(&holders).await

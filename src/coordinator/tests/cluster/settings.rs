@@ -28,7 +28,7 @@ async fn how_long_tombstones_are_kept_is_the_same_on_all_nodes() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 3).await.unwrap();
     cluster.cut(&[2]);
-    cluster.db(0).settings().set_auto_purge(Some("3_mon".to_owned())).await.unwrap();
+    cluster.db(0).settings().set_retention(kept_for("3_mon")).await.unwrap();
     cluster.db(1).settings().set_revs_limit(7).await.unwrap();
     cluster.heal().await;
     for at in 0..3 {

@@ -390,7 +390,7 @@ async fn a_copy_that_has_not_collected_the_same_is_not_read() {
 #[tokio::test]
 async fn a_database_that_keeps_its_tombstones_does_so_whatever_the_nodes_say() {
     let cluster = with_tombstone(Engine::Memory).await;
-    cluster.db(1).settings().set_auto_purge(Some("infinity".to_owned())).await.unwrap();
+    cluster.db(1).settings().set_retention(kept_for("infinity")).await.unwrap();
     for _ in 0..5 {
         look(&cluster).await;
     }
@@ -398,16 +398,16 @@ async fn a_database_that_keeps_its_tombstones_does_so_whatever_the_nodes_say() {
     let retention = cluster.db(2).collection().retention(true).await.unwrap();
     assert_eq!((retention.age, retention.setting.as_deref(), retention.tombstones), (None, Some("infinity"), 1));
     assert_eq!(retention.held_back_by.keys().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["no_period"]);
-    cluster.db(2).settings().set_auto_purge(None).await.unwrap();
+    cluster.db(2).settings().set_retention(AutoPurge::default()).await.unwrap();
     collected(&cluster, "a").await;
 }
 
 #[tokio::test]
 async fn a_dry_run_tells_what_the_next_round_takes_and_what_holds_it_back() {
     let cluster = with_tombstone(Engine::Memory).await;
-    let bad = cluster.db(0).settings().set_auto_purge(Some("3".to_owned())).await;
+    let bad = cluster.db(0).settings().set_retention(kept_for("3")).await;
     assert!(matches!(bad, Err(SettingError::IllegalPeriod)));
-    cluster.db(0).settings().set_auto_purge(Some("1_s".to_owned())).await.unwrap();
+    cluster.db(0).settings().set_retention(kept_for("1_s")).await.unwrap();
     cluster.cut(&[2]);
     let retention = cluster.db(0).collection().retention(true).await.unwrap();
     assert_eq!((retention.age, retention.collectable), (Some(Duration::from_secs(1)), Some((0, true))));
