@@ -42,6 +42,13 @@ pub struct Coverage {
     pub counters: BTreeMap<String, u64>,
 }
 
+impl Coverage {
+    /// The sum of the counters whose names have `part` in them.
+    pub fn counted(&self, part: &str) -> u64 {
+        self.counters.iter().filter(|(name, _)| name.contains(part)).map(|(_, count)| *count).sum()
+    }
+}
+
 /// The record of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {

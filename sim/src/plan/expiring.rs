@@ -8,8 +8,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::stage::{Drawn, after, fault};
-use super::{Fault, Op, TimedFault, TimedOp, WorldPlan};
+use super::stage::{Drawn, Timetable, fault, trouble};
+use super::{Fault, Op, TimedOp, WorldPlan};
 
 /// Documents of each client.
 const DOCUMENTS: u64 = 6;
@@ -32,7 +32,7 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, number: u64, world: WorldPlan) -> Drawn
         2 => jump(-rng.random_range(500..8_000)),
         _ => Vec::new(),
     };
-    faults.extend((0..rng.random_range(0..=4)).map(|_| any(&mut rng, &world)));
+    faults.extend((0..rng.random_range(0..=4)).map(|_| trouble(&mut rng, &world, CALM_MS)));
     faults.sort_by_key(|timed| timed.at_ms);
     (world, clients, faults)
 }
@@ -41,41 +41,23 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, number: u64, world: WorldPlan) -> Drawn
 /// there, and one soon after all.
 fn client(rng: &mut ChaCha8Rng, nth: u64) -> Vec<TimedOp> {
     let v = |doc: u64| 1 + DOCUMENTS * nth + doc;
-    let (mut ops, mut spent_ms) = (Vec::new(), 0);
-    let mut at = |at_ms: u64, op: Op| {
-        ops.push(after(at_ms.saturating_sub(spent_ms), op));
-        spent_ms = spent_ms.max(at_ms);
-    };
+    let mut ops = Timetable::default();
     for doc in 0..DOCUMENTS {
         let for_s = if doc == DOCUMENTS - 1 { LATE_S } else { rng.random_range(10..40) };
-        at(500 + 200 * doc, Op::Live { v: v(doc), for_s });
+        ops.at(500 + 200 * doc, Op::Live { v: v(doc), for_s });
     }
-    at(9_500, Op::Live { v: v(DOCUMENTS - 1), for_s: rng.random_range(1..20) });
+    ops.at(9_500, Op::Live { v: v(DOCUMENTS - 1), for_s: rng.random_range(1..20) });
     let later = [3, 4].map(|doc| (doc, rng.random_range(10_000..25_000)));
     let mut at_ms = 10_000;
     while at_ms < LOOKS_MS {
-        at(at_ms, Op::LookFor { nth: rng.random_range(0..3 * DOCUMENTS) });
+        ops.at(at_ms, Op::LookFor { nth: rng.random_range(0..3 * DOCUMENTS) });
         let next_ms = at_ms + rng.random_range(100..900);
         for (doc, _) in later.iter().filter(|(_, due_ms)| (at_ms..next_ms).contains(due_ms)) {
-            at(at_ms, Op::Live { v: v(*doc), for_s: LATE_S });
+            ops.at(at_ms, Op::Live { v: v(*doc), for_s: LATE_S });
         }
         at_ms = next_ms;
     }
-    ops
-}
-
-/// Something that goes wrong with a node while documents end, and loses nothing of its disk.
-fn any(rng: &mut ChaCha8Rng, world: &WorldPlan) -> TimedFault {
-    let (at_ms, node) = (rng.random_range(CALM_MS..50_000), rng.random_range(0..world.nodes));
-    let (down_ms, for_ms) = (rng.random_range(100..=6_000), rng.random_range(100..=9_000));
-    let kind = match rng.random_range(0..5) {
-        0 => Fault::Crash { down_ms },
-        1 => Fault::PowerLoss { down_ms },
-        2 => Fault::Pause { for_ms },
-        3 => Fault::Split { group: 1 << node, one_way: rng.random_range(0..2) == 0, for_ms },
-        _ => Fault::Reset,
-    };
-    fault(at_ms, node, kind)
+    ops.into_ops()
 }
 
 #[cfg(test)]
@@ -91,10 +73,7 @@ mod tests {
         let (mut ended, mut live, mut failures) = (0, 0, Vec::new());
         for number in [0, 4, 7, 11] {
             let report = run_plan(Plan::of_scene(Scene::Expiring, number), None);
-            let count = |what: &str| {
-                let counters = report.history.coverage.counters.iter();
-                counters.filter(|(name, _)| name.contains(what)).map(|(_, count)| *count).sum::<u64>()
-            };
+            let count = |what: &str| report.history.coverage.counted(what);
             ended += count("mortals that ended");
             live += count("mortals that live");
             failures.extend(report.failure.map(|failure| format!("expiring-{number}: {failure}")));

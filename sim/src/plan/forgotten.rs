@@ -9,8 +9,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::stage::{Drawn, after, fault};
-use super::{Fault, Op, TimedFault, TimedOp, WorldPlan};
+use super::stage::{Drawn, Timetable, fault, trouble};
+use super::{Fault, Op, TimedOp, WorldPlan};
 
 /// The age at which tombstones are forgotten. They are looked for as often.
 const AGE_MS: u32 = 5_000;
@@ -42,7 +42,7 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, number: u64, world: WorldPlan) -> Drawn
             let back_ms = FORGOTTEN_MS + within_ms - before_ms;
             vec![fault(before_ms, victim, Fault::BackInTime { back_ms, stopped: rng.random_range(0..2) == 0 })]
         }
-        2 => (0..rng.random_range(2..=5)).map(|_| any(&mut rng, &world)).collect(),
+        2 => (0..rng.random_range(2..=5)).map(|_| trouble(&mut rng, &world, DELETED_MS)).collect(),
         _ => Vec::new(),
     };
     faults.sort_by_key(|timed| timed.at_ms);
@@ -52,41 +52,23 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, number: u64, world: WorldPlan) -> Drawn
 /// Writes all its documents, deletes most of them, and, when these may be forgotten, writes some again.
 fn client(rng: &mut ChaCha8Rng, nth: u64) -> Vec<TimedOp> {
     let v = |doc: u64| 1 + DOCUMENTS * nth + doc;
-    let (mut ops, mut spent_ms) = (Vec::new(), 0);
-    let mut at = |at_ms: u64, op: Op| {
-        ops.push(after(at_ms.saturating_sub(spent_ms), op));
-        spent_ms = spent_ms.max(at_ms);
-    };
+    let mut ops = Timetable::default();
     for doc in 0..DOCUMENTS {
-        at(500 + 200 * doc, Op::Lay { v: v(doc) });
+        ops.at(500 + 200 * doc, Op::Lay { v: v(doc) });
     }
     // The first stays.
     for doc in 1..DOCUMENTS {
-        at(DELETED_MS + 300 * doc, Op::Bury { v: v(doc) });
+        ops.at(DELETED_MS + 300 * doc, Op::Bury { v: v(doc) });
     }
     let again_ms = rng.random_range(15_000..FORGOTTEN_MS);
     for doc in 1..4 {
-        at(again_ms + 400 * doc, Op::Lay { v: v(doc) });
+        ops.at(again_ms + 400 * doc, Op::Lay { v: v(doc) });
     }
     for doc in 1..3 {
-        at(again_ms + 2_500 + 300 * doc, Op::Bury { v: v(doc) });
+        ops.at(again_ms + 2_500 + 300 * doc, Op::Bury { v: v(doc) });
     }
-    at(FORGOTTEN_MS + rng.random_range(12_000..30_000), Op::Lay { v: v(4) });
-    ops
-}
-
-/// Something that goes wrong with a node while tombstones are forgotten, and loses nothing of its disk.
-fn any(rng: &mut ChaCha8Rng, world: &WorldPlan) -> TimedFault {
-    let (at_ms, node) = (rng.random_range(DELETED_MS..50_000), rng.random_range(0..world.nodes));
-    let (down_ms, for_ms) = (rng.random_range(100..=6_000), rng.random_range(100..=9_000));
-    let kind = match rng.random_range(0..5) {
-        0 => Fault::Crash { down_ms },
-        1 => Fault::PowerLoss { down_ms },
-        2 => Fault::Pause { for_ms },
-        3 => Fault::Split { group: 1 << node, one_way: rng.random_range(0..2) == 0, for_ms },
-        _ => Fault::Reset,
-    };
-    fault(at_ms, node, kind)
+    ops.at(FORGOTTEN_MS + rng.random_range(12_000..30_000), Op::Lay { v: v(4) });
+    ops.into_ops()
 }
 
 #[cfg(test)]
@@ -102,10 +84,7 @@ mod tests {
         let (mut forgotten, mut given_up, mut failures) = (0, 0, Vec::new());
         for number in [1, 4, 7, 10] {
             let report = run_plan(Plan::of_scene(Scene::Forgotten, number), None);
-            let count = |what: &str| {
-                let counters = report.history.coverage.counters.iter();
-                counters.filter(|(name, _)| name.contains(what)).map(|(_, count)| *count).sum::<u64>()
-            };
+            let count = |what: &str| report.history.coverage.counted(what);
             forgotten += count("tombstones were forgotten");
             given_up += count("discarded what the others had collected");
             failures.extend(report.failure.map(|failure| format!("forgotten-{number}: {failure}")));

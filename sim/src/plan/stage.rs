@@ -23,6 +23,39 @@ pub(super) fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
     TimedFault { at_ms, node, fault, aim: None }
 }
 
+/// What a client does at times since its begin, which are given in any order: none is done before those that were
+/// given before it.
+#[derive(Default)]
+pub(super) struct Timetable {
+    ops: Vec<TimedOp>,
+    spent_ms: u64,
+}
+
+impl Timetable {
+    pub(super) fn at(&mut self, at_ms: u64, op: Op) {
+        self.ops.push(after(at_ms.saturating_sub(self.spent_ms), op));
+        self.spent_ms = self.spent_ms.max(at_ms);
+    }
+
+    pub(super) fn into_ops(self) -> Vec<TimedOp> {
+        self.ops
+    }
+}
+
+/// Something that goes wrong with a node from then on within the first 50 seconds, and loses nothing of its disk.
+pub(super) fn trouble(rng: &mut ChaCha8Rng, world: &WorldPlan, from_ms: u64) -> TimedFault {
+    let (at_ms, node) = (rng.random_range(from_ms..50_000), rng.random_range(0..world.nodes));
+    let (down_ms, for_ms) = (rng.random_range(100..=6_000), rng.random_range(100..=9_000));
+    let kind = match rng.random_range(0..5) {
+        0 => Fault::Crash { down_ms },
+        1 => Fault::PowerLoss { down_ms },
+        2 => Fault::Pause { for_ms },
+        3 => Fault::Split { group: 1 << node, one_way: rng.random_range(0..2) == 0, for_ms },
+        _ => Fault::Reset,
+    };
+    fault(at_ms, node, kind)
+}
+
 impl Stage {
     pub(super) fn put(&mut self, doc: u32) -> Op {
         self.next_v += 1;
