@@ -123,7 +123,7 @@ fn of_index(error: IndexError) -> ShardError {
 }
 
 impl ExpiryIndex {
-    /// Takes in all that is committed now, and leaves the node to others half of the time.
+    /// Brings it up to what is committed now, and leaves the node to others half of the time.
     ///
     /// # Errors
     /// That it cannot be read or written.

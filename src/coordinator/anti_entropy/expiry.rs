@@ -39,7 +39,8 @@ use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 impl Coordinator {
     /// Starts the task that deletes what has ended, once there is to be such; it ends with the coordinator.
     pub fn keep_expiring(self: &Arc<Self>) {
-        if !self.expiring().is_empty() && !self.expires.swap(true, Ordering::SeqCst) {
+        let is_running = self.expires.load(Ordering::SeqCst);
+        if !is_running && !self.expiring().is_empty() && !self.expires.swap(true, Ordering::SeqCst) {
             let weak = Arc::downgrade(self);
             self.env().spawn_worker("document_expiry", "a pause", |me| keep_expiring(weak, me));
         }

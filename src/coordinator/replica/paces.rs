@@ -1,7 +1,7 @@
 //! How long other nodes take to answer reads of documents: reads ask a node that is much slower than others last.
 //!
 //! A node that is busy, or whose disk stalls, is up and in sync, and whatever waits for it is slow. What a node took
-//! lately is forgotten with time, so that it is asked again soon; where it is slow still, that read is overtaken
+//! lately counts less with time, so that it is asked again soon; where it is slow still, that read is overtaken
 //! (`limits::READ_OVERTAKE`) and the node passed over again. Primaries are not chosen by pace: two nodes that measure
 //! differently would have edits decided in two places.
 

@@ -1,5 +1,6 @@
 //! What a database keeps and lets go by time: `_time_seq` and `_auto_purge`, as in CouchDB after 3.5.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -85,22 +86,22 @@ fn wanted(body: &crate::document::json::Object) -> Result<AutoPurge> {
     Ok(wanted)
 }
 
-fn hindrance(((reason, node), ranges): (&Hindrance, &Vec<String>)) -> serde_json::Value {
-    let mut out = json!({"reason": reason});
-    if let Some(node) = node {
-        out["node"] = json!(node);
-    }
-    if !ranges.is_empty() {
-        out["ranges"] = json!(ranges);
-    }
-    out
+fn hindrances(held_back_by: &BTreeMap<Hindrance, Vec<String>>) -> serde_json::Value {
+    let told = |((reason, node), ranges): (&Hindrance, &Vec<String>)| {
+        let mut out = json!({"reason": reason});
+        if let Some(node) = node {
+            out["node"] = json!(node);
+        }
+        if !ranges.is_empty() {
+            out["ranges"] = json!(ranges);
+        }
+        out
+    };
+    held_back_by.iter().map(told).collect()
 }
 
 fn expiry(outlook: &ExpiryOutlook) -> serde_json::Value {
-    let mut out = json!({
-        "next": outlook.next,
-        "held_back_by": outlook.held_back_by.iter().map(hindrance).collect::<Vec<_>>(),
-    });
+    let mut out = json!({"next": outlook.next, "held_back_by": hindrances(&outlook.held_back_by)});
     if let Some((due, unreadable)) = outlook.counted {
         out["due"] = json!(due);
         out["unreadable"] = json!(unreadable);
@@ -118,7 +119,7 @@ fn extension(retention: &Retention) -> serde_json::Value {
         "period": retention.age.map(|age| age.as_secs_f64()),
         "from": from,
         "tombstones": retention.tombstones,
-        "held_back_by": retention.held_back_by.iter().map(hindrance).collect::<Vec<_>>(),
+        "held_back_by": hindrances(&retention.held_back_by),
     });
     if let Some((collectable, is_all)) = retention.collectable {
         out["collectable"] = json!(collectable);
