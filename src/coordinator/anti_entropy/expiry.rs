@@ -91,7 +91,6 @@ impl DocumentExpiry<'_> {
         let Some(member) = self.known.expires_at().filter(|_| is_mine) else { return Ok(true) };
         let Some(own) = self.replicas().own_copy_by(&layout, range).await? else { return Ok(true) };
         let (index, env) = (self.index(&own, range, &member), &self.context.env);
-        let mut passed = None;
         for _ in 0..limits::EXPIRY_STEPS {
             let begun = env.now();
             // A first build may take hours, and goes on by itself: other databases do not wait for it.
@@ -107,11 +106,8 @@ impl DocumentExpiry<'_> {
             if ended.is_empty() {
                 return Ok(true);
             }
-            let upto = match passed {
-                Some(upto) => upto,
-                None => self.passed(&layout, range).await / 1000,
-            };
-            passed = Some(upto);
+            // Each time: the setting may have changed on the others.
+            let upto = self.passed(&layout, range, &member).await / 1000;
             // Nothing goes that is to stay by now.
             let due: Vec<Ended> = ended.into_iter().filter(|ended| ended.at <= upto).collect();
             if due.is_empty() || self.known.expires_at().as_ref() != Some(&member) || self.delete(due).await? == 0 {
@@ -167,14 +163,15 @@ impl DocumentExpiry<'_> {
     }
 
     /// The time that the clock of this node and those of a majority of the nodes with replicas of a range have passed,
-    /// in milliseconds; 0 where fewer tell theirs.
-    async fn passed(self, layout: &Layout, range: usize) -> u64 {
+    /// in milliseconds; 0 where fewer tell theirs. One that knows another `member`, or none, does not count: a change
+    /// of the setting is known to a majority before it is acknowledged.
+    async fn passed(self, layout: &Layout, range: usize, member: &Arc<str>) -> u64 {
         let (me, own) = (&self.context.node, self.clock_ms());
         let nodes = layout.placed.nodes(range, me);
         let wanted = if mutated(Mutation::ExpiryByOwnClock) { 1 } else { majority(nodes.len() as u32) as usize };
         let ask = |node: &Arc<str>| {
             let remote = RemoteCopy::new(&self.target, range, node).in_background();
-            async move { remote.ask(ExpiryOf { look: None }).await }
+            async move { remote.ask(ExpiryOf { look: None, member: Some(member.to_string()) }).await }
         };
         let others = nodes.iter().filter(|node| *node != me && self.context.rank(node).is_some());
         let mut asks: FuturesUnordered<_> = others.map(ask).collect();
@@ -185,6 +182,7 @@ impl DocumentExpiry<'_> {
                 return own;
             }
             match asks.next().await {
+                Some(Ok(told)) if told.differs => {}
                 Some(Ok(told)) => clocks.push(told.clock_ms),
                 Some(Err(error)) => tracing::debug!(database = self.name, range, %error, "a clock is not known"),
                 None => return passed,
@@ -200,7 +198,9 @@ impl DocumentExpiry<'_> {
         call: ExpiryOf,
     ) -> Result<Expiring, ShardError> {
         let mut out = Expiring { clock_ms: self.clock_ms(), ..Expiring::default() };
-        let (Some(Look { upto, counts }), Some(member)) = (call.look, self.known.expires_at()) else { return Ok(out) };
+        let member = self.known.expires_at();
+        out.differs = call.member.is_some_and(|asked| member.as_deref() != Some(&asked));
+        let (Some(Look { upto, counts }), Some(member)) = (call.look, member) else { return Ok(out) };
         let index = self.index(own, range, &member);
         if counts && let Ok(done) = self.context.env.timeout(limits::EXPIRY_INDEX_WAIT, index.update()).await {
             done?;

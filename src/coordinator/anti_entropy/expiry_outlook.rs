@@ -114,8 +114,8 @@ impl DocumentExpiry<'_> {
         look: Option<Look>,
     ) -> Result<Expiring, ShardError> {
         match self.replicas().copy_on(layout, range, node).await? {
-            RangeCopy::Own(own) => self.tell(range, &own, ExpiryOf { look }).await,
-            RangeCopy::Remote(remote) => remote.ask(ExpiryOf { look }).await,
+            RangeCopy::Own(own) => self.tell(range, &own, ExpiryOf { look, member: None }).await,
+            RangeCopy::Remote(remote) => remote.ask(ExpiryOf { look, member: None }).await,
         }
     }
 }

@@ -122,7 +122,7 @@ fn calls(instance: &str) -> Vec<Bytes> {
         PurgesShared(vec![(1, 2)]).into(),
         Awaits(1).into(),
         Holds(Vec::new()).into(),
-        ExpiryOf { look: Some(Look { upto: 7, counts: true }) }.into(),
+        ExpiryOf { look: Some(Look { upto: 7, counts: true }), member: Some("ends".to_owned()) }.into(),
     ];
     let call = |(at, op): (usize, CopyOp)| {
         let (db, instance) = ("db".to_owned(), instance.to_owned());

@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 /// Asks for the node's clock, and what is to expire on its replica. Known since version 9.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct ExpiryOf {
     /// `None`: the clock alone.
     pub look: Option<Look>,
+    /// The member that says when documents end, as the asker knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
 }
 
 /// What is to be told of documents.
@@ -23,6 +26,9 @@ pub(in crate::coordinator) struct Look {
 pub(in crate::coordinator) struct Expiring {
     /// The wall clock of the node in milliseconds since 1970.
     pub clock_ms: u64,
+    /// Whether the node knows that another member than the asker's says when documents end, or none.
+    #[serde(default)]
+    pub differs: bool,
     /// Whether the node knows that documents end; if not, it tells nothing of them.
     #[serde(default)]
     pub is_on: bool,

@@ -436,10 +436,10 @@ mod tests {
             (Written::PurgesShared(vec![(1, 2)]), PurgesShared(vec![(1, 2)]).into()),
             (Written::Awaits(8), Awaits(8).into()),
             (Written::Holds(Vec::new()), Holds(Vec::new()).into()),
-            (Written::Expiry { look: None }, ExpiryOf { look: None }.into()),
+            (Written::Expiry { look: None }, ExpiryOf { look: None, member: None }.into()),
             (
                 Written::Expiry { look: Some(WrittenLook { upto: 7, counts: true }) },
-                ExpiryOf { look: Some(Look { upto: 7, counts: true }) }.into(),
+                ExpiryOf { look: Some(Look { upto: 7, counts: true }), member: None }.into(),
             ),
             (Written::Forget(WrittenCollection::Tell), collect(Tell.into())),
             (Written::Forget(WrittenCollection::Open), collect(Open.into())),

@@ -70,6 +70,27 @@ async fn without_a_majority_nothing_is_deleted_and_the_reason_is_told() {
     eventually(|| async { own_leaves(&cluster.db(2), "a").await[0].starts_with("2-") }).await;
 }
 
+/// The node that acts went on deleting until it had heard of the change.
+#[tokio::test]
+async fn nothing_is_deleted_once_a_majority_knows_that_documents_do_not_end() {
+    let cluster = expiring(3, 1).await;
+    write(&cluster.db(0), "a", r#"{"ends":1}"#, Some(3)).await.unwrap();
+    let settings = |at: usize| cluster.db(at).known.settings();
+    let was: Vec<_> = (0..3).map(settings).collect();
+    for acting in 0..3 {
+        for at in (0..3).filter(|at| *at != acting) {
+            cluster.db(at).known.set_settings(Default::default());
+        }
+        expire(&Arc::downgrade(&cluster.nodes[acting].coordinator)).await;
+        assert!(own_leaves(&cluster.db(acting), "a").await[0].starts_with("1-"), "node {acting}");
+        for (at, settings) in was.iter().enumerate() {
+            cluster.db(at).known.set_settings(settings.clone().into());
+        }
+    }
+    look(&cluster).await;
+    eventually(|| async { body(&cluster.db(0), "a").await == "-" }).await;
+}
+
 #[tokio::test]
 async fn a_setting_and_a_later_one_reach_a_node_that_was_away() {
     let cluster = expiring(3, 1).await;
