@@ -18,7 +18,7 @@ use super::read::{self, RowPage};
 use super::record::{Header, Row};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::single_state::SingleState;
-use super::states::{Hold, StateOf};
+use super::states::{Hold, Patience, StateOf};
 use super::steps::Stride;
 use super::sums::{Stand, Sums, Walk};
 use super::{IndexError, Slot, ViewIndex};
@@ -97,7 +97,7 @@ struct Reading {
 impl ViewIndex {
     /// Reads on until nothing is left to do, and holds the state where pages follow.
     async fn read_on(&self, mut reading: Box<Reading>) -> Result<GroupPage, IndexError> {
-        let patience = self.patience();
+        let mut patience = Patience::default();
         loop {
             let mut alone = None;
             while !reading.is_done() {
@@ -106,7 +106,7 @@ impl ViewIndex {
             }
             drop(alone);
             let (Some(hold), Some(lasting)) = (reading.hold, reading.lasting.take()) else { return reading.page() };
-            if self.hold(hold.number, (lasting, reading.single.state), &patience).await? {
+            if self.hold(hold.number, (lasting, reading.single.state), &mut patience).await? {
                 return Ok(GroupPage { held: Some(hold.number), ..reading.page()? });
             }
             reading.begin_anew();

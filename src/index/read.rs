@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::{self, Places};
 use super::record::{Header, Row};
 use super::single_state::SingleState;
-use super::states::{Hold, StateOf};
+use super::states::{Hold, Patience, StateOf};
 use super::{IndexError, Signature, Slot, ViewIndex};
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId, bounded_scan};
@@ -133,7 +133,7 @@ impl ViewIndex {
         limit: usize,
         hold: Option<Hold>,
     ) -> Result<RowPage, IndexError> {
-        let (mut reading, patience) = (Reading::new(places, SingleState::new(0), hold), self.patience());
+        let (mut reading, mut patience) = (Reading::new(places, SingleState::new(0), hold), Patience::default());
         loop {
             let mut alone = None;
             // A first step even of nothing: it sees the state that is to be held.
@@ -149,7 +149,7 @@ impl ViewIndex {
             }
             drop(alone);
             let (Some(hold), Some(lasting)) = (hold, reading.lasting.take()) else { return Ok(reading.page) };
-            if self.hold(hold.number, (lasting, reading.single.state), &patience).await? {
+            if self.hold(hold.number, (lasting, reading.single.state), &mut patience).await? {
                 return Ok(RowPage { held: Some(hold.number), ..reading.page });
             }
             reading.begin_anew();

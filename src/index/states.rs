@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -112,6 +113,8 @@ struct Table {
     unwanted: VecDeque<Key>,
     /// Bytes of memory of all.
     bytes: usize,
+    /// Places that are kept for readings that have waited, and their bytes.
+    reserved: (usize, usize),
     /// Whether a task looks for those that are to be given up.
     is_watched: bool,
 }
@@ -121,6 +124,27 @@ impl Table {
         let (state, _) = self.states.remove(&key)?;
         self.bytes -= state.lasting.bytes;
         Some(state)
+    }
+
+    /// Whether one more of so many bytes may be held by who has `own` places and bytes reserved.
+    fn has_room(&self, most: usize, bytes: usize, own: (usize, usize)) -> bool {
+        let (count, held) = (self.states.len() + self.reserved.0 - own.0, self.bytes + self.reserved.1 - own.1);
+        count == 0 || count < most && held + bytes <= limits::HELD_STATE_BYTES
+    }
+}
+
+/// A place that is kept for a reading until it has read its page again; given back when this is dropped.
+struct Reserved {
+    states: Arc<HeldStates>,
+    bytes: usize,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut table = lock(&self.states.table);
+        table.reserved = (table.reserved.0 - 1, table.reserved.1 - self.bytes);
+        drop(table);
+        self.states.freed.notify_waiters();
     }
 }
 
@@ -134,7 +158,7 @@ impl HeldStates {
         HeldStates { env: env.clone(), most, table: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes a state in; false if there is no room for it.
+    /// Takes a state in; false if there is no room for it but what is `reserved`.
     ///
     /// # Errors
     /// [`IndexError::StateGone`] for a number that was given back, or under which a state is held: a call that comes
@@ -144,6 +168,7 @@ impl HeldStates {
         (key, index): (Key, &ViewIndex),
         lasting: LastingView,
         state: Option<State>,
+        reserved: Option<&Reserved>,
     ) -> Result<bool, IndexError> {
         self.give_up(is_over);
         let now = self.env.now();
@@ -151,9 +176,8 @@ impl HeldStates {
         if table.unwanted.contains(&key) || table.states.contains_key(&key) {
             return Err(IndexError::StateGone);
         }
-        let most = capped("index: states that a node holds", self.most);
-        let fits = table.states.is_empty() || table.bytes + lasting.bytes <= limits::HELD_STATE_BYTES;
-        if table.states.len() >= most || !fits {
+        let own = reserved.map_or((0, 0), |reserved| (1, reserved.bytes));
+        if !table.has_room(self.most(), lasting.bytes, own) {
             return Ok(false);
         }
         table.bytes += lasting.bytes;
@@ -170,6 +194,40 @@ impl HeldStates {
             self.watch();
         }
         Ok(true)
+    }
+
+    /// Places that are kept for readings that have waited.
+    #[cfg(test)]
+    pub fn reserved(&self) -> usize {
+        lock(&self.table).reserved.0
+    }
+
+    fn most(&self) -> usize {
+        capped("index: states that a node holds", self.most)
+    }
+
+    /// Keeps a place for a state of so many bytes, once there is one.
+    ///
+    /// # Errors
+    /// [`IndexError::StatesFull`] once it has waited for long.
+    async fn reserve(self: &Arc<Self>, bytes: usize, patience: &mut Patience) -> Result<Reserved, IndexError> {
+        loop {
+            // Before it is tried: what is given back in between counts.
+            let (freed, begun) = (self.freed.notified(), self.env.now());
+            {
+                let mut table = lock(&self.table);
+                if table.has_room(self.most(), bytes, (0, 0)) {
+                    table.reserved = (table.reserved.0 + 1, table.reserved.1 + bytes);
+                    return Ok(Reserved { states: Arc::clone(self), bytes });
+                }
+            }
+            let left = limits::HELD_STATE_WAIT.saturating_sub(patience.waited);
+            let is_freed = self.env.timeout(left, freed).await.is_ok();
+            patience.waited += self.env.now().since(begun);
+            if !is_freed {
+                return Err(IndexError::StatesFull);
+            }
+        }
     }
 
     /// Has a task give up in time what nobody gives back.
@@ -242,18 +300,21 @@ fn is_over(state: &HeldState, used: Instant, now: Instant) -> bool {
 }
 
 /// The wait of a reading for room to hold its state.
-pub(super) struct Patience(Instant);
+#[derive(Default)]
+pub(super) struct Patience {
+    /// How long it has waited in all.
+    waited: Duration,
+    /// What it has waited for.
+    reserved: Option<Reserved>,
+}
 
 impl ViewIndex {
-    pub(super) fn patience(&self) -> Patience {
-        Patience(self.states.env.now())
-    }
-
     fn state_key(&self, number: u64) -> Key {
         (self.copy.id(), self.definition.signature, number)
     }
 
-    /// Holds a state that a reading has seen; false: there is no room, and the reading is to begin anew.
+    /// Holds a state that a reading has seen; false: there was no room. There is now, and the reading is to begin anew:
+    /// its view is not held while it waits.
     ///
     /// # Errors
     /// [`IndexError::StatesFull`] once it has waited for long, [`IndexError::StateGone`] if nobody waits for the page.
@@ -261,20 +322,17 @@ impl ViewIndex {
         &self,
         number: u64,
         (lasting, state): (LastingView, Option<State>),
-        patience: &Patience,
+        patience: &mut Patience,
     ) -> Result<bool, IndexError> {
-        let states = &self.states;
-        // Before it is tried: what is given back in between counts.
-        let freed = states.freed.notified();
-        if states.keep((self.state_key(number), self), lasting, state)? {
+        let (states, bytes) = (&self.states, lasting.bytes);
+        let reserved = patience.reserved.take();
+        if states.keep((self.state_key(number), self), lasting, state, reserved.as_ref())? {
             sometimes("index: a state was held for the pages of an answer");
             return Ok(true);
         }
-        let left = limits::HELD_STATE_WAIT.saturating_sub(states.env.now().since(patience.0));
-        match states.env.timeout(left, freed).await {
-            Ok(()) => Ok(false),
-            Err(_) => Err(IndexError::StatesFull),
-        }
+        drop(reserved);
+        patience.reserved = Some(states.reserve(bytes, patience).await?);
+        Ok(false)
     }
 
     /// The state that is held under a number.

@@ -460,8 +460,8 @@ pub struct ViewRows {
     pub(in crate::coordinator) group_range_cursors: Vec<GroupLane>,
     pub(in crate::coordinator) skip: u64,
     pub(in crate::coordinator) left: u64,
-    /// A row that was read too far.
-    pending: VecDeque<Row>,
+    /// Rows that were read too far.
+    pub(in crate::coordinator) pending: VecDeque<Row>,
     /// Whether groups were given out.
     pub(in crate::coordinator) is_given: bool,
     /// How often it began anew.
@@ -568,7 +568,7 @@ impl ViewRows {
         }
         let (rows, rest) = self.with_docs(out).await?;
         self.left += rest.len() as u64;
-        rest.into_iter().rev().for_each(|row| self.unread(row));
+        rest.into_iter().rev().for_each(|row| self.pending.push_front(row));
         Ok(Some(rows))
     }
 
@@ -631,11 +631,6 @@ impl ViewRows {
     fn reads_groups(&self) -> bool {
         let reduce = &self.view.definition.reduce;
         self.query.grouping.is_some() && !matches!(reduce, None | Some(Reduce::Script(_)))
-    }
-
-    /// Gives a row back, to be read again.
-    pub(in crate::coordinator) fn unread(&mut self, row: Row) {
-        self.pending.push_front(row);
     }
 
     /// The next row of the span in the order of places over all ranges.

@@ -96,7 +96,7 @@ impl ViewRows {
         if same {
             return Ok(Some(row));
         }
-        self.unread(row);
+        self.pending.push_front(row);
         Ok(None)
     }
 

@@ -127,6 +127,19 @@ impl ViewRows {
         Ok(())
     }
 
+    /// Where states are held for the pages that follow: gives them back and forgets the pages that were read. Who
+    /// reads on later reads from the beginning, of the states that there are then. False where it holds none.
+    pub fn defer(&mut self) -> bool {
+        let is_held = |seat: &Seat| seat.state.as_ref().is_some_and(|state| state.stage == Stage::Held);
+        let holds = self.seats.iter().any(is_held);
+        if holds {
+            self.seats.iter_mut().for_each(|seat| seat.state = None);
+            self.is_given = false;
+            self.rewind();
+        }
+        holds
+    }
+
     /// Begins the answer anew, if nothing of it was given out and that was not done too often.
     ///
     /// # Errors

@@ -159,6 +159,34 @@ async fn a_reduction_by_many_keys_is_of_one_moment() {
     }
 }
 
+/// 128 queries in one request, each of 8 ranges, took all states that a node may hold, and the next one was refused.
+#[tokio::test]
+async fn a_reduction_that_waits_for_its_turn_holds_no_states_and_is_read_again() {
+    let (_world, coordinator, database) = database(2).await;
+    put(&database, "_design/d", &design("emit(doc.k, doc.n)", "_sum")).await;
+    let count = limits::GROUPS_PER_PAGE as i64;
+    for k in 0..count {
+        put(&database, &format!("d{k}"), &format!(r#"{{"k":{k},"n":1}}"#)).await;
+    }
+    let view = async || database.queries().view(&id("_design/d"), "v").await.unwrap();
+    let keys = (0..limits::GROUPS_AT_ONCE as i64 + 5).chain([0]);
+    let mut rows = view().await.begin(by_keys(keys)).await.unwrap();
+    assert_eq!(rows.next_groups().await.unwrap().unwrap().len() as i64, count);
+    let held = || coordinator.env().metrics().level(Gauge::StatesHeld);
+    assert_eq!(held(), 2);
+    assert!(rows.defer() && !rows.defer());
+    assert_eq!(held(), 0);
+    let mut found = Vec::new();
+    while let Some(more) = rows.next_groups().await.unwrap() {
+        found.extend(more.into_iter().map(|group| group.value));
+    }
+    assert_eq!(found, vec![Ok(Value::Int(1)); count as usize + 1]);
+    let mut small = view().await.begin(by_keys([0])).await.unwrap();
+    assert_eq!(small.next_groups().await.unwrap().unwrap().len(), 1);
+    assert!(!small.defer(), "what holds nothing goes on");
+    assert_eq!(small.next_groups().await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn groups_of_many_keys_stand_in_the_order_of_the_keys_with_those_asked_for_twice() {
     let (_world, _coordinator, database) = filled("emit([doc.n % 40, 0], doc.n)", "_sum").await;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use tokio::sync::watch;
 
 use super::*;
@@ -225,6 +226,25 @@ async fn who_finds_no_room_waits_until_a_state_is_given_back_and_is_refused_in_t
     let (refused, ()) = tokio::join!(written.page([Places::all(b"")].into(), first(7)), time);
     assert_eq!(refused.unwrap_err(), IndexError::StatesFull);
     assert_eq!(written.held(), 2);
+}
+
+/// All of them read their page again whenever there was room for one.
+#[tokio::test]
+async fn who_has_waited_for_room_has_a_place_of_its_own_and_the_others_wait_on() {
+    let written = Arc::new(Written::new(Engine::Memory, 1).await);
+    let mut last = written.first().await.held.unwrap();
+    let ask = |written: Arc<Written>| tokio::spawn(async move { written.first().await.held.unwrap() });
+    let mut others: Vec<_> = (0..4).map(|_| ask(Arc::clone(&written))).collect();
+    // One of those that sleep looks for states whose time is over.
+    written.host.sleeps(5).await;
+    others.remove(1).abort();
+    for left in (0..3).rev() {
+        written.index.release(last);
+        let (held, _, waiting) = select_all(others).await;
+        (last, others) = (held.unwrap(), waiting);
+        written.host.sleeps(left + 1).await;
+        assert_eq!((others.len(), written.held(), written.index.states.reserved()), (left, 1, 0));
+    }
 }
 
 #[tokio::test]

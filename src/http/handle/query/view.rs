@@ -106,7 +106,11 @@ pub async fn queries(
         args.bound(&ctx.config, view.definition.partitioned)?;
         let asked = read(&view, &args)?;
         let rows = view.open(asked).await.map_err(|error| Problem::from(error).without_reference())?;
-        let listing = Listing::begin(rows, args).await.map_err(Problem::without_reference)?;
+        let mut listing = Listing::begin(rows, args).await.map_err(Problem::without_reference)?;
+        // What waits for its turn holds no states of indexes: their number is bounded, and so is the time.
+        if !listings.is_empty() && listing.rows.defer() {
+            listing.first = None;
+        }
         listings.push(listing);
     }
     Ok(Reply::generate(move |mut sink| async move {
