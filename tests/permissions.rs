@@ -107,6 +107,7 @@ const SERVER_ROWS: &[Row] = &[
     ("GET", "/_scheduler/docs/_replicator/x", "", Server),
     ("GET", "/_cluster/voters", "", Server),
     ("GET", "/_cluster/status", "", Server),
+    ("GET", "/_cluster/replicas/{d}", "", Server),
     ("POST", "/_cluster/join_token", "{}", Server),
     ("POST", "/_cluster/rotate_secret", "", ServerUntried),
     ("DELETE", "/_cluster/rotate_secret", "", ServerUntried),

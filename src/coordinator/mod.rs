@@ -24,6 +24,7 @@ pub use crate::shard::{Fetched, ShardError, Want};
 pub use crate::storage::{CommitError, Damage, StorageError};
 pub use anti_entropy::RepairOperations;
 pub use anti_entropy::expiry_outlook::ExpiryOutlook;
+pub use anti_entropy::replica_table::{RangeReplicas, ReplicaRow, ReplicaState};
 pub use anti_entropy::retention::{Hindrance, Retention};
 pub use changes::row_filters::FilterLookupError;
 pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, Follower, RowFilter, Since, Style};

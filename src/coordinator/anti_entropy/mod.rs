@@ -12,6 +12,7 @@ pub mod expiry_outlook;
 pub(super) mod pull;
 pub(super) mod rebuild;
 pub(super) mod recovery;
+pub mod replica_table;
 pub(super) mod restored;
 pub mod retention;
 pub(super) mod superseded;

@@ -15,6 +15,34 @@ use crate::document::draft::PreparedBody;
 use crate::document::rev_tree::RevPath;
 use crate::shard::{Edit, EditOp, ShardCopy};
 
+/// The states of the replicas of the only range as a node sees them, by node.
+async fn states(cluster: &Cluster, from: usize) -> Vec<&'static str> {
+    let table = cluster.db(from).pulls().replica_table().await;
+    let state = |name: &String| {
+        let row = table[0].replicas.iter().find(|row| row.node == *name).expect("a row for each node");
+        row.state.as_str()
+    };
+    cluster.network.names.iter().map(state).collect()
+}
+
+#[tokio::test]
+async fn the_table_of_replicas_tells_which_one_lacks_what_and_why() {
+    let cluster = two(5).await;
+    eventually(|| async { states(&cluster, 0).await == ["in_sync", "in_sync"] }).await;
+    let table = cluster.db(1).pulls().replica_table().await;
+    let holds: Vec<u64> = table[0].replicas.iter().map(|row| row.holds.expect("an answer").documents).collect();
+    assert_eq!((table.len(), holds), (1, vec![5, 5]));
+    let order = cluster.db(0).layout().primaries(0, &cluster.db(0).context.node);
+    let first = cluster.network.names.iter().position(|name| **name == *order[0]).unwrap();
+    plant(&copy(&cluster, 1 - first).await, "late", &["1-a"], false).await;
+    assert_eq!(states(&cluster, 0).await[first], "in_sync");
+    assert_eq!(states(&cluster, 1).await[1 - first], "differs");
+    catch_up(&cluster, first, 1 - first, false).await;
+    assert_eq!(states(&cluster, first).await, ["in_sync", "in_sync"]);
+    cluster.cut(&[1]);
+    assert_eq!(states(&cluster, 0).await[1], "away");
+}
+
 /// This node's copy of the only range.
 pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
     cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap().shard.clone()

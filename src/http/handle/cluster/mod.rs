@@ -47,6 +47,8 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             Ok(Reply::value(StatusCode::OK, &json!({"version": version, "nodes": nodes})))
         }
         ([name], Verb::Get) if name == "status" => status::cluster(ctx, &request).await,
+        ([name, db], Verb::Get) if name == "replicas" => status::replicas(ctx, db).await,
+        ([name, _], _) if name == "replicas" => Err(Problem::method_not_allowed("GET,HEAD")),
         ([name], _) if name == "voters" || name == "status" => Err(Problem::method_not_allowed("GET,HEAD")),
         _ => Err(Problem::missing()),
     }

@@ -1,5 +1,5 @@
 //! What administrators look at to know how a node and its cluster are: `_state`, `_log`, `_slow_requests` and
-//! `_config_defaults` of a node, and `GET /_cluster/status` over all of them.
+//! `_config_defaults` of a node, `GET /_cluster/status` over all of them, and `GET /_cluster/replicas/{db}`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tracing::Level;
 
 use crate::cluster::NodeName;
 use crate::config::defaults;
-use crate::coordinator::{NotCompared, Reach, Shortage};
+use crate::coordinator::{NotCompared, RangeReplicas, Reach, RepairOperations, ReplicaRow, ReplicaState, Shortage};
 use crate::http::{Context, Problem, Reply, ReplyBody, Request, Result, forward, slow};
 use crate::limits;
 use crate::observe::metrics::Gauge;
@@ -88,6 +88,42 @@ pub async fn cluster(ctx: &Context, request: &Request) -> Result<Reply> {
         "rebalance": {"requests": super::told(&requests), "moves": super::shown(&moves)},
     });
     Ok(Reply::value(StatusCode::OK, &body))
+}
+
+/// `GET /_cluster/replicas/{db}`: each replica of a database with its state and what it holds.
+///
+/// # Errors
+/// 404 for an unknown database.
+pub async fn replicas(ctx: &Context, db: &str) -> Result<Reply> {
+    let ranges = ctx.coordinator.database(db)?.pulls().replica_table().await;
+    let mut states = Map::new();
+    for row in ranges.iter().flat_map(|range| &range.replicas) {
+        let count = states.get(row.state.as_str()).and_then(Value::as_u64).unwrap_or_default();
+        states.insert(row.state.as_str().to_owned(), json!(count + 1));
+    }
+    let is_in_sync = states.keys().all(|state| state == ReplicaState::InSync.as_str());
+    let ranges: Vec<Value> = ranges.iter().map(told_range).collect();
+    let body = json!({
+        "db": db, "node": ctx.node_name, "time": iso_time(ctx.env.wall()),
+        "in_sync": is_in_sync, "states": states, "ranges": ranges,
+    });
+    Ok(Reply::value(StatusCode::OK, &body))
+}
+
+fn told_range(range: &RangeReplicas) -> Value {
+    let one = |row: &ReplicaRow| {
+        let mut out = json!({"node": row.node, "state": row.state.as_str()});
+        if let Some(error) = &row.error {
+            out["error"] = json!(error);
+        }
+        if let Some(holds) = &row.holds {
+            out["documents"] = json!(holds.documents);
+            out["update_seq"] = json!(holds.position);
+            out["purge_seq"] = json!(holds.purge_seq);
+        }
+        out
+    };
+    json!({"range": range.range, "replicas": range.replicas.iter().map(one).collect::<Vec<Value>>()})
 }
 
 /// The state of a node as it tells it itself; null where it does not answer soon.

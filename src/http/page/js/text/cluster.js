@@ -39,6 +39,11 @@ export const cluster = {
     placed: (id, range) => `“${id}” belongs to the range ${range}`,
     on: (nodes) => `Replicas: ${nodes}`,
     kinds: { ok: "in sync", lagging: "in reach, catching up", down: "not in reach", moving: "on its way here" },
+    replicas: {
+      in_sync: "holds what the others hold", differs: "differs from the first replica in sync: for moments while documents are written", not_in_sync: "its node was away and is being compared with the others",
+      moving: "on its way here", damaged: "its file is damaged: it is rebuilt from the others", rebuilding: "being rebuilt", silent: "does not answer", maintenance: "its node is in maintenance mode", away: "its node is not in reach",
+    },
+    holds: (state, n) => n === undefined ? state : `${state}; ${plural(n, "document")}, deleted ones included`,
     words: (range, node, state) => `${range} on ${node}: ${state}`,
     columns: { range: "Range", nodes: "Replicas", state: "State" },
     facts: { q: "Ranges", n: "Copies", w: "A write wants", r: "A read asks" },

@@ -10,6 +10,11 @@ import { session } from "../session.js";
 import { text } from "../text.js";
 
 const words = text.cluster.map;
+/// A database of more ranges is not asked for the state of each replica with every look.
+const MOST_ASKED = 64;
+/// How the state of a replica is drawn; what is not named here as one that lags.
+const KINDS = { in_sync: "ok", away: "down", maintenance: "down", silent: "down" };
+const BADGES = { ok: "ok", lagging: "warn", down: "bad" };
 
 export async function map(ctx) {
   const names = await get("_all_dbs", { limit: 100 });
@@ -41,7 +46,7 @@ export async function map(ctx) {
 export function lie(ctx, db, holder, document = "") {
   const own = new AbortController();
   ctx.signal.addEventListener("abort", () => own.abort());
-  let marked = null, info = null, last = null;
+  let marked = null, info = null, last = null, isLarge = false;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
   const id = input({ class: "mono", value: document });
   const find = async () => {
@@ -65,47 +70,58 @@ export function lie(ctx, db, holder, document = "") {
 
   async function look() {
     try {
-      const [{ shards }, status, record] = await Promise.all([
+      const isAdmin = session.value?.isAdmin;
+      const [{ shards }, status, record, rows] = await Promise.all([
         get(path(db, "_shards"), null, { signal: own.signal }),
-        session.value?.isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
-        session.value?.isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
+        isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
+        isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
+        // Each replica is asked: of a database of very many ranges only what its nodes say is shown.
+        isAdmin && !isLarge ? get(path("_cluster", "replicas", db), null, { signal: own.signal }).catch(() => null) : null,
       ]);
+      isLarge = Object.keys(shards).length > MOST_ASKED;
       info ??= await get(path(db), null, { signal: own.signal });
-      const told = JSON.stringify([shards, marked, record?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling])]);
+      const told = JSON.stringify([shards, marked, record?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling]), rows?.ranges]);
       if (told === last || (last && isTouched())) return;
       last = told;
-      fill(picture, draw(shards, status, record));
+      fill(picture, draw(shards, status, record, rows));
     } catch (error) {
       last = null;
       if (error.name !== "AbortError") fill(picture, problem(error, { retry: look }));
     }
   }
 
-  function draw(shards, status, record) {
+  function draw(shards, status, record, asked) {
+    const replicas = new Map((asked?.ranges ?? []).flatMap(({ range, replicas }) => replicas.map((row) => [`${range} ${row.node}`, row])));
     const members = status?.members ?? [];
     const by = new Map(members.map((member) => [member.name, member]));
     const moves = record?.moves ?? [];
     const holders = [...new Set([...members.map((member) => member.name), ...Object.values(shards).flat()])].sort();
-    const stateOf = (name) => {
+    const stateOf = (name, range) => {
+      const row = replicas.get(`${range} ${name}`);
+      if (row) return KINDS[row.state] ?? "lagging";
       const member = by.get(name);
       if (!member) return status ? "down" : "ok";
       if (!member.up || !member.state || member.state.maintenance) return "down";
       return member.state.in_sync && !member.state.lagging.includes(db) && !member.state.filling.includes(db) ? "ok" : "lagging";
     };
     const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[stateOf(name)]] }), h("span", { class: "map-name", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
-    const look = (node, one) => ({ kind: stateOf(node.name), words: words.words(one.range, node.name, words.kinds[stateOf(node.name)]) });
-    const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
+    const told = (name, range) => {
+      const row = replicas.get(`${range} ${name}`);
+      return row ? words.holds(words.replicas[row.state] ?? row.state, row.documents) : words.kinds[stateOf(name)];
+    };
+    const look = (node, one) => ({ kind: stateOf(node.name, one.range), words: words.words(one.range, node.name, told(node.name, one.range)) });
+    const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name, range) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
     const { q, n, w, r } = info?.cluster ?? {};
     return [
       card(null, facts([[words.facts.q, count(rows.length || q)], [words.facts.n, count(n)], [words.facts.w, count(w)], [words.facts.r, count(r)]]),
-        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, record)); } }),
+        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, record, asked)); } }),
         legend([["ok", words.kinds.ok], ["lagging", words.kinds.lagging], ["down", words.kinds.down], ...(moves.length ? [["moving", words.kinds.moving]] : [])])),
       moves.length ? card(words.moves, h("ul", { class: "stack" }, moves.map((move) => h("li", null, words.moveWords(move))))) : null,
       table({
         label: words.columns.range, rows: rows.slice(0, 256), key: (row) => row.range, rowClass: (row) => row.range === marked ? "selected" : "",
         columns: [
           { label: words.columns.range, isHead: true, sort: (row) => row.range, cell: (row) => h("span", { class: "mono" }, row.range) },
-          { label: words.columns.nodes, cell: (row) => h("span", { class: "tokens" }, row.nodes.map((name) => badge(name, { ok: "ok", lagging: "warn", down: "bad" }[stateOf(name)]))) },
+          { label: words.columns.nodes, cell: (row) => h("span", { class: "tokens" }, row.nodes.map((name) => h("span", { title: told(name, row.range) }, badge(name, BADGES[stateOf(name, row.range)])))) },
           { label: words.columns.state, sort: (row) => row.there - row.nodes.length, cell: (row) => outlook(row) },
         ],
       }),
