@@ -59,6 +59,8 @@ def cluster_three(page):
     page.type("Document id", "order-7")
     page.click("Find")
     page.see("“order-7” belongs to the range")
+    told = "return [...document.querySelectorAll('tbody [title]')].filter((e) => e.title.startsWith(arguments[0])).length"
+    page.until("each replica tells that it is in sync", lambda: page.js(told, "holds what the others hold; ") == 24)
     page.shot("map of replicas")
     # Another database by its name.
     page.type("Database", "pairs")
@@ -73,6 +75,7 @@ def cluster_three(page):
     page.shot("a node is down")
     page.go("#/cluster/map?db=orders")
     page.see("majority in reach")
+    page.until("eight replicas are out of reach", lambda: page.js(told, "its node is not in reach") == 8)
     page.shot("map with a node down")
     page.cluster.stop([nodes[1]])
     page.go("#/cluster")
