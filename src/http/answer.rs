@@ -126,12 +126,13 @@ pub async fn answer(
     reply = with_cookies(&context, (&parts.headers, secure), renewed, reply);
     jsonp::wrap(&mut reply, callback.as_deref());
     finish(&context, &parts, (&id, &location), &mut reply);
+    let whole = with_room(&context, (peer, parts.extensions.remove(), pass), &mut reply);
     let (took, is_named) = (context.env.now().since(began), user.is_some());
     context.stats.count(context.env.metrics(), (&counted, endpoint), reply.status, took);
     let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
     request_log::tell(&context, &line, is_audited);
     let slow = Slow::of(&context, &line, endpoint, (began, cost));
-    let mut response = into_response(&context, (peer, parts.extensions.remove(), pass), held, reply, slow);
+    let mut response = into_response(reply, whole, held, slow);
     if is_named {
         response.extensions_mut().insert(NamedUser);
     }
@@ -417,30 +418,32 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     cors::add(config, &parts.headers, headers);
 }
 
-/// `held`: the memory of what was made of the request's body, which a streamed answer may be made from. `cut` ends the
-/// connection of a streamed answer.
-fn into_response(
+/// Takes the room that an answer needs while it is sent; where there is none it becomes a refusal. Answers the body of a
+/// whole one. `cut` ends the connection of a streamed answer.
+fn with_room(
     context: &Context,
     (peer, cut, pass): (SocketAddr, Option<Cut>, Option<Pass>),
-    held: Option<Share>,
-    mut reply: Reply,
-    slow: Slow,
-) -> http::Response<Body> {
+    reply: &mut Reply,
+) -> Option<Body> {
     if let Some(streamed) = &reply.held
         && let Err(problem) = context.streams.enter(peer.ip(), cut.unwrap_or_default().0, pass, streamed)
     {
         reply.body = ReplyBody::Full(refuse((&mut reply.status, &mut reply.headers), &problem).into());
     }
+    let ReplyBody::Full(whole) = &mut reply.body else { return None };
+    if reply.status == StatusCode::NOT_MODIFIED && reply.headers.contains_key(http::header::CONTENT_LENGTH) {
+        return Some(Body::new(NoBytes));
+    }
+    let whole = std::mem::replace(whole, Bytes::new().into());
+    let refused = || Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded()));
+    Some(context.answers.body(peer.ip(), whole).unwrap_or_else(refused))
+}
+
+/// `whole`: the body, where it is not streamed. `held`: the memory of what was made of the request's body, which a
+/// streamed answer may be made from.
+fn into_response(reply: Reply, whole: Option<Body>, held: Option<Share>, slow: Slow) -> http::Response<Body> {
     let body = match reply.body {
-        ReplyBody::Full(_)
-            if reply.status == StatusCode::NOT_MODIFIED && reply.headers.contains_key(http::header::CONTENT_LENGTH) =>
-        {
-            Body::new(NoBytes)
-        }
-        ReplyBody::Full(whole) => match context.answers.body(peer.ip(), whole) {
-            Some(body) => body,
-            None => Body::from(refuse((&mut reply.status, &mut reply.headers), &crowded())),
-        },
+        ReplyBody::Full(_) => whole.unwrap_or_default(),
         ReplyBody::Stream(chunks) => Body::from_stream(slow.watch(chunks).inspect_err(move |problem| {
             let _for_as_long = &held;
             tracing::warn!("an answer was cut: {problem}");
