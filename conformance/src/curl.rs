@@ -11,15 +11,17 @@ use crate::transcript::{Body, Step};
 /// The longest body that is written into a command, bytes.
 const BODY_MAX: usize = 4_000;
 
-/// The commands for these steps, the first of which sets the address.
+/// The commands for these steps, the first of which sets the address. The last one shows its whole answer: that is the
+/// one that somebody wants to see.
 pub fn commands(authority: &str, steps: &[Step]) -> Vec<String> {
     let mut out = vec![format!("URL=http://ADMIN:PASSWORD@{authority}")];
-    out.extend(steps.iter().map(|step| command(authority, step)));
+    let last = steps.len().saturating_sub(1);
+    out.extend(steps.iter().enumerate().map(|(n, step)| command(authority, step, n == last)));
     out
 }
 
-/// The command of one step.
-pub fn command(authority: &str, step: &Step) -> String {
+/// The command of one step. One that binds a variable sets it, unless its answer is to be `shown`.
+fn command(authority: &str, step: &Step, shown: bool) -> String {
     if !step.raw.is_empty() {
         let text = step.raw.concat().replace('\r', "\\r").replace('\n', "\\n").replace('%', "%%");
         let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "5984"));
@@ -68,7 +70,8 @@ pub fn command(authority: &str, step: &Step) -> String {
     if step.open {
         out.push_str(&format!(" --max-time {}", step.timeout.map_or(5, |t| t.as_secs().max(1))));
     }
-    let Some((name, place)) = step.bind.first() else { return format!("{before}curl -si{out}") };
+    let bound = step.bind.first().filter(|_| !shown);
+    let Some((name, place)) = bound else { return format!("{before}curl -si{out}") };
     match place.split_once(':') {
         Some(("header", header)) => {
             format!("{name}=$({before}curl -si{out} | sed -n 's/^{header}: //Ip' | tr -d '\\r')")
@@ -129,7 +132,7 @@ mod tests {
         let text = r#"{"title":"t","spec":"s","steps":[
             {"do":"PUT /${db}/it's","body":{"a":"${user}"},"bind":{"rev":"/rev"},"response":{"status":201}},
             {"do":"DELETE /${db}/it's?rev=${rev}","as":"a:b","response":{"status":200}},
-            {"do":"HEAD /","as":"none","headers":{"Accept":""},"response":{"status":200}}]}"#;
+            {"do":"HEAD /","as":"none","headers":{"Accept":""},"bind":{"e":"header:ETag"},"response":{"status":200}}]}"#;
         let case = Case::read("c", "n", &Value::parse(text.as_bytes()).expect("JSON")).expect("a case");
         let commands = commands("127.0.0.1:5984", &case.steps);
         assert_eq!(

@@ -3,6 +3,7 @@
 //! Cases are data (README.md). Those that work on databases of their own run beside each other; those that see or
 //! change what all share run alone afterwards. Exit status 0: nothing failed; 1: something did; 2: could not run.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -169,32 +170,35 @@ async fn start(options: Options) -> Result<bool, String> {
     match options.command.clone() {
         Some(Command::Record { url, files }) => {
             let target = Target::parse(&url)?;
+            player::Player::new(&target, patience).ready().await?;
             for file in &files {
                 record::record(&target, patience, file).await?;
-                println!("recorded {}", file.display());
+                say(&format!("recorded {}\n", file.display()))?;
             }
             Ok(true)
         }
         Some(Command::Diff { url, random }) => {
             let [a, b] = url.as_slice() else { return Err("diff: --url A --url B".to_owned()) };
             let servers = (Target::parse(a)?, Target::parse(b)?);
+            player::Player::new(&servers.0, patience).ready().await?;
+            player::Player::new(&servers.1, patience).ready().await?;
             if let Some(seeds) = random.seeds {
                 return compare_randomly(servers, seeds, random, (&options, &suite), patience).await;
             }
-            let cases = chosen(&suite.cases()?, &options, &Levels::default());
+            let cases = chosen(&suite.cases()?, &options, &Levels::default())?;
             let report = diff::diff(servers, patience, cases, options.jobs).await?;
-            print!("{}", report.text);
+            say(&report.text)?;
             Ok(report.differing == 0)
         }
         Some(Command::Faults { cluster, rounds, seed, seconds, writers, settle }) => {
             let cluster = faults::Cluster::load(&cluster)?;
             let plan = faults::Plan { rounds, seed, seconds, writers, settle: Duration::from_secs(settle) };
             let outcome = faults::run(&cluster, &plan).await?;
-            print!("{}", outcome.text);
+            say(&outcome.text)?;
             Ok(outcome.failed == 0)
         }
         Some(Command::Matrix) => {
-            print!("{}", rows::matrix(&suite.rows()?, &suite.cases()?));
+            say(&rows::matrix(&suite.rows()?, &suite.cases()?))?;
             Ok(true)
         }
         None => hold(options, &suite, patience).await,
@@ -222,17 +226,26 @@ async fn compare_randomly(
         write: random.write,
     };
     let report = diff::random::compare(servers, plan).await?;
-    print!("{}", report.text);
+    say(&report.text)?;
     Ok(report.differing == 0)
 }
 
-/// The cases that the options ask for.
-fn chosen(all: &[Case], options: &Options, levels: &Levels) -> Vec<Case> {
+/// Prints. A reader that went away (`| head`) is no failure: the exit status tells the outcome all the same.
+fn say(text: &str) -> Result<(), String> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// The cases that the options ask for; none is an error, so that a misspelt option does not look like a success.
+fn chosen(all: &[Case], options: &Options, levels: &Levels) -> Result<Vec<Case>, String> {
     let named = |c: &Case| options.filter.as_ref().is_none_or(|f| c.id.contains(f) || c.title.contains(f));
     let level = |c: &Case| options.level.as_ref().is_none_or(|level| levels.of(c) == *level);
     let chapter = |c: &Case| options.chapter.as_ref().is_none_or(|chapter| c.chapter == *chapter);
     let decided = |c: &Case| options.as_reference && c.by_spec;
-    all.iter().filter(|c| named(c) && level(c) && chapter(c) && !decided(c)).cloned().collect()
+    let cases: Vec<Case> = all.iter().filter(|c| named(c) && level(c) && chapter(c) && !decided(c)).cloned().collect();
+    if cases.is_empty() { Err("no case is as --filter, --chapter and --level say".to_owned()) } else { Ok(cases) }
 }
 
 /// What the page that sums up says of the server and of the run.
@@ -262,12 +275,13 @@ async fn hold(options: Options, suite: &Suite, patience: Duration) -> Result<boo
     if let Some(stranger) = profile.strangers(&ids).first() {
         return Err(format!("the profile of {} names {stranger}, which is no case", profile.product));
     }
-    let mut cases = chosen(&all, &options, &levels);
+    let mut cases = chosen(&all, &options, &levels)?;
     cases.iter_mut().for_each(|case| profile.relax(case));
     for (header, reason) in &profile.ignored_headers {
-        println!("EVERYWHERE header {header} does not count: {reason}");
+        say(&format!("EVERYWHERE header {header} does not count: {reason}\n"))?;
     }
     let target = Target::parse(options.url.as_deref().unwrap_or_default())?;
+    player::Player::new(&target, patience).ready().await?;
     let server = target.authority();
     let keep = options.html.is_some();
     let run = Run {
@@ -298,6 +312,6 @@ async fn hold(options: Options, suite: &Suite, patience: Duration) -> Result<boo
         let about = about(&options, &run, server).await;
         write(path, summary::page(&rows, &run.levels, &about, lenient))?;
     }
-    print!("{}", report::terminal(&rows, &run.levels, lenient));
+    say(&report::terminal(&rows, &run.levels, lenient))?;
     Ok(report::totals(&rows, lenient).failed == 0)
 }

@@ -344,6 +344,26 @@ impl Player {
         format!("{} {version}", text("/vendor/name")).trim().to_owned()
     }
 
+    /// Whether the suite can be played at all: the server answers and takes the name and the password for an
+    /// administrator's. A server without `_session` is taken at its word.
+    ///
+    /// # Errors
+    /// What stands against it, as a sentence.
+    pub async fn ready(&self) -> Result<(), String> {
+        let server = self.target.authority();
+        let (status, told) = self.asked("GET", "/_session").await.map_err(|told| format!("{server}: {told}"))?;
+        let told = told.unwrap_or(Value::Null);
+        if status == 401 || status == 403 {
+            let reason = told.get("reason").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
+            return Err(format!("{server} does not take this name and password: {status}, {reason}"));
+        }
+        let Some(roles) = told.pointer("/userCtx/roles").and_then(Value::as_array) else { return Ok(()) };
+        if roles.iter().any(|role| role.as_str() == Some("_admin")) {
+            return Ok(());
+        }
+        Err(format!("{server}: not an administrator's name; give one: http://name:password@{server}"))
+    }
+
     async fn tidy(&self, case: &Case) {
         // Nothing here is compared: what cannot be removed (any more) stays.
         for name in DATABASES {

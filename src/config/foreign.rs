@@ -81,6 +81,7 @@ pub const FOREIGN: &[Row] = &[
     ("smoosh.ratio_views", &["priority", "min_priority", "min_size"], "views are compacted with their shard"),
     ("smoosh.slack_views", &["priority", "min_priority", "min_size"], "views are compacted with their shard"),
     ("dreyfus", &["name", "retry_limit", "limit", "limit_partitions", "max_limit", "max_limit_partitions"], "search is built in; its limits are `docs/search.md`'s"),
+    ("nouveau", &["url", "ssl_key_file", "ssl_cert_file", "ssl_password", "ssl_cacert_file"], "indexes with types are built in: no service is asked"),
     ("reshard", &[
         "max_jobs", "max_history", "max_retries", "retry_interval_sec", "delete_source",
         "update_shard_map_timeout_sec", "source_close_timeout_sec", "require_node_param",

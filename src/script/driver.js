@@ -215,9 +215,9 @@
     };
     within('start', (head) => {
         answer.head = head || {};
-        // The first row begins an answer, but its head may change until something is sent.
-        const { begun, chunks } = answer;
-        if (begun !== null && begun.body === '' && chunks.length === 0) begun.head = headed(answer.head, answer.type);
+        // The first row begins an answer, but its head may change until something is sent, which a row or the end does.
+        const { begun } = answer;
+        if (begun !== null && begun.body === '') begun.head = headed(answer.head, answer.type);
     });
     within('send', (chunk) => { answer.chunks.push(String(chunk)); });
     within('getRow', () => {

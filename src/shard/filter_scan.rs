@@ -2,7 +2,8 @@
 //! only documents that match.
 //!
 //! Document records are read in id order, a group at a time; their bodies are read as one range where they were written
-//! together, else one by one. Design documents are left out. Steps are bounded like those of `list.rs`, with the same
+//! together, else one by one. Design documents are left out of what is found, but those that do not match count as
+//! examined, as in CouchDB: its coordinator drops the row of one that does, and the count with it. Steps are bounded like those of `list.rs`, with the same
 //! promise.
 
 use std::ops::{Bound, ControlFlow};
@@ -82,9 +83,8 @@ impl ShardCopy {
 struct Entry {
     id: DocId,
     head: DocHead,
+    /// The winner, where the selector matches it.
     matched: Option<StoredRevision>,
-    /// Design documents before it, which are examined and never match.
-    designs: u64,
 }
 
 fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterPage, StorageError> {
@@ -97,15 +97,18 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
     let (least, most) = (LEAST_GROUP.min(docs_max), limits::FILTER_SCAN_GROUP.min(docs_max));
     let mut group = filter_scan.limit.clamp(least, FIRST_GROUP.min(most));
     while let Some(from) = range.take() {
-        let (mut entries, designs, rest) = heads(view, from, filter_scan.descending, group)?;
+        let (mut entries, rest) = heads(view, from, filter_scan.descending, group)?;
         let read = matcher(view, shard, filter_scan, &mut entries)?;
         (bytes, matched) = (bytes + read, matched + entries.len());
         let usual = read / entries.len().max(1);
         group = (limits::STEP_BYTES / usual.max(1)).clamp(least, most);
         let more = rest.is_some();
         for entry in entries {
-            page.examined += 1 + entry.designs;
             page.rest = Some(entry.id.clone());
+            if entry.id.is_design() && entry.matched.is_some() {
+                continue;
+            }
+            page.examined += 1;
             if let Some(stored) = entry.matched {
                 let examined = std::mem::take(&mut page.examined);
                 page.rows.push(Matched { id: entry.id, leaves: entry.head.leaves, stored, examined });
@@ -114,7 +117,6 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
                 }
             }
         }
-        page.examined += designs;
         if more && (matched >= docs_max || bytes >= limits::STEP_BYTES) {
             return Ok(page);
         }
@@ -124,15 +126,16 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
     Ok(page)
 }
 
-/// Documents, how many design documents stood behind the last of them, and what is left of the range.
-type Heads = (Vec<Entry>, u64, Option<KeyRange>);
-
-/// The next live documents, at most `group`.
-fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Result<Heads, StorageError> {
+/// The next live documents, at most `group`, design documents among them, and what is left of the range.
+fn heads(
+    view: &dyn View,
+    range: KeyRange,
+    descending: bool,
+    group: usize,
+) -> Result<(Vec<Entry>, Option<KeyRange>), StorageError> {
     let direction = if descending { Direction::Reverse } else { Direction::Forward };
     let mut entries = Vec::with_capacity(group);
     let mut rest = Some(range);
-    let mut designs = 0;
     // A step without any live document would say nothing of where it ended.
     while entries.is_empty() {
         let Some(range) = rest.take() else { break };
@@ -141,16 +144,11 @@ fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Re
             if head.leaves[0].1 {
                 return Ok(ControlFlow::Continue(()));
             }
-            if keys::is_design(key) {
-                designs += 1;
-                return Ok(ControlFlow::Continue(()));
-            }
-            let designs = std::mem::take(&mut designs);
-            entries.push(Entry { id: keys::id_of(key)?, head, matched: None, designs });
+            entries.push(Entry { id: keys::id_of(key)?, head, matched: None });
             Ok(if entries.len() == group { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
     }
-    Ok((entries, designs, rest))
+    Ok((entries, rest))
 }
 
 /// Marks the entries that match; answers the bytes of the bodies read.

@@ -134,11 +134,6 @@ pub(super) fn number_of(key: &[u8]) -> Result<u64, StorageError> {
     rest.map(u64::from_be_bytes).ok_or_else(|| StorageError::Corrupt("a key does not end in a number".into()))
 }
 
-/// Whether the key is that of a design document.
-pub(super) fn is_design(key: &[u8]) -> bool {
-    key.get(PREFIX..).is_some_and(|id| id.starts_with(b"_design/"))
-}
-
 /// The shard and id of the document that a key is the record of.
 pub fn document_of(key: &[u8]) -> Option<(u64, DocId)> {
     let shard = u64::from_be_bytes(*key.first_chunk()?);

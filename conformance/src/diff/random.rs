@@ -77,6 +77,10 @@ pub async fn compare(servers: (Target, Target), plan: Plan) -> Result<Report, St
             ));
         }
     }
+    // Before anything is played: a folder that cannot be made would cost the whole run.
+    if let Some(folder) = &plan.write {
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
     let (plan, servers) = (Arc::new(plan), Arc::new(servers));
     let gate = Arc::new(Semaphore::new(plan.jobs.max(1)));
     let mut tasks = JoinSet::new();

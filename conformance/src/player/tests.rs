@@ -189,3 +189,28 @@ fn cookies_lose_what_differs() {
     assert_eq!(without_secrets("set-cookie", value), "AuthSession=*; Version=1; Expires=*; HttpOnly");
     assert_eq!(without_secrets("etag", value), value);
 }
+
+#[tokio::test]
+async fn a_server_that_cannot_be_held_against_the_suite_says_why() {
+    let refuses: fn(&str) -> String = |_| reply(401, "", r#"{"error":"unauthorized","reason":"Wrong."}"#);
+    let (target, _) = server(refuses).await;
+    let player = Player::new(&target, Duration::from_secs(5));
+    let found = player.ready().await.expect_err("no credentials");
+    assert!(found.ends_with("does not take this name and password: 401, Wrong."), "{found}");
+
+    let nobody: fn(&str) -> String = |_| reply(200, "", r#"{"ok":true,"userCtx":{"name":"a","roles":[]}}"#);
+    let (target, _) = server(nobody).await;
+    let found = Player::new(&target, Duration::from_secs(5)).ready().await.expect_err("no administrator");
+    assert!(found.contains("not an administrator's name"), "{found}");
+
+    let admin: fn(&str) -> String = |_| reply(200, "", r#"{"ok":true,"userCtx":{"name":"a","roles":["_admin"]}}"#);
+    let (target, _) = server(admin).await;
+    Player::new(&target, Duration::from_secs(5)).ready().await.expect("an administrator");
+
+    let none: fn(&str) -> String = |_| reply(404, "", "{}");
+    let (target, _) = server(none).await;
+    Player::new(&target, Duration::from_secs(5)).ready().await.expect("a server without sessions");
+
+    let target = Target::parse("http://adm:pass@127.0.0.1:1").expect("a URL");
+    assert!(Player::new(&target, Duration::from_secs(5)).ready().await.is_err(), "nobody listens");
+}

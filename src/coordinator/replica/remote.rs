@@ -240,14 +240,16 @@ impl RemoteCopy {
             let mut page = FilterPage { rest, ..FilterPage::default() };
             for row in rows {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
-                page.examined += 1;
-                if id.is_design() {
-                    continue;
-                }
                 let conflicts = live_conflicts(&leaves, filter_scan.conflicts);
                 let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
                 let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
-                if filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)? {
+                let matches =
+                    filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)?;
+                if matches && id.is_design() {
+                    continue;
+                }
+                page.examined += 1;
+                if matches {
                     let examined = std::mem::take(&mut page.examined);
                     page.rows.push(Matched { id, leaves, stored, examined });
                 }

@@ -122,10 +122,15 @@ impl<P: Print> Delivery<P> {
         });
         match feed {
             Feed::Normal => reply.etag(etag),
-            Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),
+            Feed::EventSource => as_events(reply),
             Feed::LongPoll | Feed::Continuous => reply,
         }
     }
+}
+
+/// An answer of events that the server sends.
+pub fn as_events(reply: Reply) -> Reply {
+    reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache")
 }
 
 struct Writer<P> {

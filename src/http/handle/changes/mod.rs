@@ -72,7 +72,8 @@ async fn without_rows(args: &ChangesArgs, mut changes: Changes) -> Result<Reply>
         Feed::Continuous => [b"{", &end[..]].concat(),
         Feed::Normal | Feed::LongPoll => [b"{\"results\":[\n\n],\n", &end[..]].concat(),
     };
-    Ok(Reply::json(StatusCode::OK, text))
+    let reply = Reply::json(StatusCode::OK, text);
+    Ok(if args.feed == Feed::EventSource { feed::as_events(reply) } else { reply })
 }
 
 /// Whether the filter takes what it asks for from the body.

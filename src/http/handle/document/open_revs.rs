@@ -43,11 +43,13 @@ pub async fn get(
     };
     // A local document has no tree of revisions in which one could be looked up.
     let mut fetched = if id.is_local() { None } else { db.documents().fetch_from(&id, want, options.r).await? };
-    let found = match (&mut fetched, open_revs) {
+    let mut found = match (&mut fetched, open_revs) {
         (Some(fetched), _) => std::mem::take(&mut fetched.found),
         (None, OpenRevs::All) => return Err(Problem::missing()),
         (None, OpenRevs::These(revs)) => revs.iter().map(|rev| (rev.clone(), None)).collect(),
     };
+    // CouchDB's order: what there is, then what is missing, each by revision, however it was asked for.
+    found.sort_by(|(a, has_a), (b, has_b)| (has_a.is_none(), a).cmp(&(has_b.is_none(), b)));
     let answers = Answers { db, id, options: options.clone(), fetched, found };
     if !admits(request.header("accept"), "multipart/mixed") {
         return Ok(Reply::generate(move |mut sink| async move { answers.json(&mut sink).await }));

@@ -115,6 +115,15 @@ struct Design {
     attachments: Vec<DraftAttachment>,
 }
 
+/// A member that is a name: text, but not an empty one.
+fn name_of<'a>(body: &'a Object, key: &str) -> Result<Option<&'a str>> {
+    let name = text(body, key)?;
+    if name == Some("") {
+        return Err(Problem::invalid("invalid_empty_string", "Index name or ddoc cannot be empty string"));
+    }
+    Ok(name)
+}
+
 struct Creation {
     /// The member of design documents that it goes to.
     member: &'static str,
@@ -130,10 +139,8 @@ impl Creation {
         let index =
             body.get("index").ok_or_else(|| MangoError::new("missing_required_key", "Missing required key: index"))?;
         let kind = text(body, "type")?.unwrap_or("json");
-        let (name, ddoc) = (text(body, "name")?, text(body, "ddoc")?);
-        if name == Some("") || ddoc == Some("") {
-            return Err(Problem::invalid("invalid_empty_string", "Index name or ddoc cannot be empty string"));
-        }
+        // Of two mistakes CouchDB tells that of the name.
+        let (name, ddoc) = (name_of(body, "name")?, name_of(body, "ddoc")?);
         positive(body.get("w"), 2)?;
         let partitioned = match body.get("partitioned") {
             None => None,

@@ -157,7 +157,7 @@ impl ViewArgs {
     /// # Errors
     /// As [`ViewArgs::from_queries`].
     pub fn of_view_queries(body: &Object, query: &Query) -> Result<Vec<ViewArgs>, Problem> {
-        queries_of(body)?.iter().map(|item| ViewArgs::of_one_query(item, query)).collect()
+        queries_of(body, query)?.iter().map(|item| ViewArgs::of_one_query(item, query)).collect()
     }
 
     /// Arguments of a POST: the body's members, then the query string's, which win.
@@ -182,7 +182,7 @@ impl ViewArgs {
             args.check_list()?;
             Ok(args)
         };
-        queries_of(body)?.iter().map(one).collect()
+        queries_of(body, query)?.iter().map(one).collect()
     }
 
     fn of_one_query(item: &Value, query: &Query) -> Result<ViewArgs, Problem> {
@@ -337,7 +337,9 @@ impl ViewArgs {
     }
 }
 
-fn queries_of(body: &Object) -> Result<&[Value], Problem> {
+/// The items of a `queries` body. The query string is read for itself, too: it may be wrong where there is no item.
+fn queries_of<'a>(body: &'a Object, query: &Query) -> Result<&'a [Value], Problem> {
+    ViewArgs::default().take_query(query, Place::Queries)?;
     match body.get("queries") {
         None => Err(Problem::bad_request("POST body must include `queries` parameter.")),
         Some(Value::Array(items)) => Ok(items),

@@ -73,6 +73,10 @@ fn the_query_string_wins_over_a_body_but_not_over_queries() {
 
 #[test]
 fn queries_must_be_a_list() {
+    let none = object(r#"{"queries":[]}"#);
+    assert_eq!(ViewArgs::from_queries(&none, &query("limit=1")).unwrap().len(), 0);
+    assert!(ViewArgs::from_queries(&none, &query("limit=x")).is_err());
+    assert!(ViewArgs::of_view_queries(&none, &query("update=x")).is_err());
     for (text, reason) in [
         ("{}", "POST body must include `queries` parameter."),
         (r#"{"queries":{}}"#, "`queries` member must be an array."),
