@@ -1,6 +1,7 @@
-//! The segmenter that knows Chinese, Japanese and Thai words. Its dictionaries are compressed in the program (`build.rs`)
-//! and unpacked when they are used for the first time: 2.1 MB of memory. Those of Burmese, Khmer and Lao, which ICU has
-//! as well, are left out: no analyzer is for these languages.
+//! The segmenter that knows Chinese, Japanese and Thai words.
+//!
+//! Its dictionaries are compressed in the program (`build.rs`) and unpacked when they are used for the first time: 2.1
+//! MB of memory. Those of Burmese, Khmer and Lao, which ICU has as well, are left out: no analyzer is for them.
 
 use std::io::Read as _;
 use std::sync::LazyLock;
