@@ -30,8 +30,8 @@ PASSED = re.compile(r"(\d+) pass(?:ed)?, (\d+) fail(?:ed)?(?:, (\d+) skip(?:ped)
 
 
 class Step:
-    """One check: `kind` is a key of ROOM, `after` the steps that must have passed, `needs` programs that it starts,
-    `behind` steps that must have ended where they run at all."""
+    """One check: `kind` is a key of ROOM, `after` the steps that must have passed, `needs` programs that it starts and
+    folders that it reads, `behind` steps that must have ended where they run at all."""
 
     def __init__(self, name, kind, command, after=(), needs=(), sets=("default",), behind=()):
         self.name, self.kind, self.command = name, kind, command
@@ -41,7 +41,7 @@ class Step:
         self.seconds, self.processor = 0.0, 0.0
 
     def missing(self):
-        return [program for program in self.needs if not shutil.which(program)]
+        return [need for need in self.needs if not (os.path.exists(need) if need[0] == "/" else shutil.which(need))]
 
     def run(self, port):
         """Runs the command; sets state, counts and what it said last."""
@@ -107,7 +107,7 @@ def default_steps():
         Step("chaos", "wait",
              "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", node),
         Step("fuzz", "compute", "python3 scripts/fuzz --ms ${FUZZ_MS:-500} --built target/checks/sim-tests.json", ("sim-build",)),
-        Step("iso-codes", "wait", "python3 scripts/load-iso-codes", node),
+        Step("iso-codes", "wait", "python3 scripts/load-iso-codes", node, ("/usr/share/iso-codes/json",)),
         Step("timeline-browser", "wait", "python3 scripts/timeline-browser", (*both, "browser"), ("chromium", "chromedriver")),
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
              ("chromium", "chromedriver", "npm")),

@@ -28,6 +28,7 @@ import time
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 # What takes longest starts first.
 FIRST = ["settee", "seeds", "clients", "replication", "scripts", "cluster"]
+CLIENTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "clients"
 
 
 def programs(arguments, lint):
@@ -65,6 +66,18 @@ def run(program, threads):
     return name, path, folder, done, time.monotonic() - started
 
 
+def left_out(name):
+    """Why a test program cannot run here, or None: `clients` takes packages from npm's registry, once."""
+    if name != "clients":
+        return None
+    if missing := [program for program in ("node", "npm") if not shutil.which(program)]:
+        return f"not installed here: {', '.join(missing)}"
+    if (CLIENTS / "node_modules" / ".package-lock.json").exists():
+        return None
+    ping = subprocess.run(["npm", "ping", "--fetch-retries=0"], cwd=CLIENTS, capture_output=True)
+    return "the packages of tests/clients cannot be fetched: npm ping fails" if ping.returncode else None
+
+
 def main():
     parser = argparse.ArgumentParser()
     which = parser.add_mutually_exclusive_group()
@@ -84,6 +97,10 @@ def main():
         return 0
     found = [one for one in found if one[0] == (options.only or one[0]) and one[0] != options.but]
     totals = [0, 0, 0]
+    for name, why in [(name, why) for name, *_ in found if (why := left_out(name))]:
+        print(f"{name}: LEFT OUT: {why}", flush=True)
+        found = [one for one in found if one[0] != name]
+        totals[2] += 1
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
         runs = [pool.submit(run, program, options.threads) for program in found]
         for done in concurrent.futures.as_completed(runs):

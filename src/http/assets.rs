@@ -1,15 +1,14 @@
 //! The files of the administration page (`src/http/page`), inside the binary: names, types, ETags, compressed bytes.
 //!
-//! A file is compressed when it is asked for the first time, and kept so. Every file below `src/http/page` stands in
-//! [`FILES`]; a test fails where one is missing.
+//! A file is compressed in the program (`build.rs`); it is unpacked when it is asked for the first time, and kept so.
+//! Every file below `src/http/page` stands in [`FILES`]; a test fails where one is missing.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::Read as _;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::read::GzDecoder;
 
 use super::response::state_etag;
 
@@ -18,14 +17,14 @@ use super::response::state_etag;
 pub struct Asset {
     /// Its path below `/_utils/`.
     pub path: &'static str,
-    /// What is in it.
-    pub bytes: &'static [u8],
+    /// What is in it, compressed by gzip.
+    packed: &'static [u8],
 }
 
 /// A table of files by their paths below `page/`.
 macro_rules! assets {
     ($($path:literal,)*) => {
-        &[$(Asset { path: $path, bytes: include_bytes!(concat!("page/", $path)) }),*]
+        &[$(Asset { path: $path, packed: include_bytes!(concat!(env!("OUT_DIR"), "/page/", $path)) }),*]
     };
 }
 
@@ -151,7 +150,7 @@ pub struct Form {
 /// The forms of files that were asked for.
 #[derive(Debug, Default)]
 pub struct Forms {
-    // A blocking lock: held while a file is compressed, once for each.
+    // A blocking lock: held while a file is unpacked, once for each.
     kept: Mutex<BTreeMap<(&'static str, bool), Form>>,
 }
 
@@ -166,22 +165,24 @@ impl Forms {
 
 impl Form {
     fn of(file: &Asset, is_gzip: bool) -> Form {
-        let etag = state_etag(&[file.bytes, if is_gzip { b"gzip" } else { b"" }]);
-        let plain = || Form { bytes: Bytes::from_static(file.bytes), etag: etag.clone(), is_gzip: false };
-        if !is_gzip {
-            return plain();
-        }
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        match encoder.write_all(file.bytes).and_then(|()| encoder.finish()) {
-            Ok(bytes) => Form { bytes: bytes.into(), etag, is_gzip },
-            Err(_) => plain(),
-        }
+        let plain = file.plain();
+        let etag = state_etag(&[&plain, if is_gzip { b"gzip" } else { b"" }]);
+        let bytes = if is_gzip { Bytes::from_static(file.packed) } else { plain.into() };
+        Form { bytes, etag, is_gzip }
+    }
+}
+
+impl Asset {
+    fn plain(&self) -> Vec<u8> {
+        let mut plain = Vec::new();
+        // Invariant: `build.rs` compressed it.
+        GzDecoder::new(self.packed).read_to_end(&mut plain).expect("what gzip made");
+        plain
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
     use std::path::Path;
 
     use super::*;
@@ -212,10 +213,11 @@ mod tests {
         let (plain, gzip) = (forms.get(file, false), forms.get(file, true));
         let mut text = Vec::new();
         flate2::read::GzDecoder::new(&gzip.bytes[..]).read_to_end(&mut text).unwrap();
-        assert!(text == file.bytes && plain.bytes == file.bytes && gzip.is_gzip && !plain.is_gzip);
+        let page = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page/index.html")).unwrap();
+        assert!(text == page && plain.bytes == page && gzip.is_gzip && !plain.is_gzip);
         assert_ne!(plain.etag, gzip.etag);
-        // Kept: the same bytes, not compressed again.
-        assert_eq!(forms.get(file, true).bytes.as_ptr(), gzip.bytes.as_ptr());
+        // Kept: the same bytes, not unpacked again.
+        assert_eq!(forms.get(file, false).bytes.as_ptr(), plain.bytes.as_ptr());
     }
 
     /// What the page may take on the wire when it is opened for the first time.

@@ -19,6 +19,7 @@ mod email;
 mod filter;
 mod lucene9;
 mod plain;
+mod segmenter;
 mod standard;
 mod stem;
 mod unicode;

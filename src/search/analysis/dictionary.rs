@@ -4,17 +4,11 @@
 //! and base forms) and that of Java for Thai. Text in other scripts is cut as there; words of these languages may be
 //! cut elsewhere, and Japanese verbs keep their endings.
 
-use std::sync::LazyLock;
-
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
-use icu_segmenter::options::WordBreakInvariantOptions;
-use icu_segmenter::{WordSegmenter, WordSegmenterBorrowed};
 
+use super::segmenter::segmenter;
 use super::standard::{self, Kind};
 use super::unicode::category;
-
-static WORDS: LazyLock<WordSegmenterBorrowed<'static>> =
-    LazyLock::new(|| WordSegmenter::new_dictionary(WordBreakInvariantOptions::default()));
 
 /// A piece of text that was cut out.
 pub enum Piece {
@@ -29,7 +23,7 @@ pub enum Piece {
 /// Tells `each` the words of a run of letters that begins at `start`.
 fn words(text: &str, start: usize, end: usize, mut each: impl FnMut(usize, usize)) {
     let mut from = start;
-    for at in WORDS.segment_str(&text[start..end]) {
+    for at in segmenter().segment_str(&text[start..end]) {
         let to = start + at;
         if to > from {
             each(from, to);
