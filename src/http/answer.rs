@@ -418,8 +418,8 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     cors::add(config, &parts.headers, headers);
 }
 
-/// Takes the room that an answer needs while it is sent; where there is none it becomes a refusal. Answers the body of a
-/// whole one. `cut` ends the connection of a streamed answer.
+/// Takes the room that an answer needs while it is sent; where there is none it becomes a refusal. Answers the body of
+/// a whole one. `cut` ends the connection of a streamed answer.
 fn with_room(
     context: &Context,
     (peer, cut, pass): (SocketAddr, Option<Cut>, Option<Pass>),

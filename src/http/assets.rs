@@ -1,7 +1,7 @@
 //! The files of the administration page (`src/http/page`), inside the binary: names, types, ETags, compressed bytes.
 //!
-//! A file is compressed in the program (`build.rs`); it is unpacked when it is asked for the first time, and kept so.
-//! Every file below `src/http/page` stands in [`FILES`]; a test fails where one is missing.
+//! A file is compressed in the program (`src/build.rs`); it is unpacked when it is asked for the first time, and kept
+//! so. Every file below `src/http/page` stands in [`FILES`]; a test fails where one is missing.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -175,7 +175,7 @@ impl Form {
 impl Asset {
     fn plain(&self) -> Vec<u8> {
         let mut plain = Vec::new();
-        // Invariant: `build.rs` compressed it.
+        // Invariant: `src/build.rs` compressed it.
         GzDecoder::new(self.packed).read_to_end(&mut plain).expect("what gzip made");
         plain
     }

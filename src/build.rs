@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::{Compression, GzBuilder};
 
 fn main() -> io::Result<()> {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/build.rs");
     println!("cargo::rerun-if-changed=src/http/page");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("OUT_DIR is set by cargo"))?);
     compress(Path::new("src/http/page"), &out.join("page"))
