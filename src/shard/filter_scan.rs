@@ -3,8 +3,8 @@
 //!
 //! Document records are read in id order, a group at a time; their bodies are read as one range where they were written
 //! together, else one by one. Design documents are left out of what is found, but those that do not match count as
-//! examined, as in CouchDB: its coordinator drops the row of one that does, and the count with it. Steps are bounded like those of `list.rs`, with the same
-//! promise.
+//! examined, as in CouchDB: its coordinator drops the row of one that does, and the count with it. Steps are bounded
+//! like those of `list.rs`, with the same promise.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
