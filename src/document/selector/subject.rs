@@ -99,7 +99,7 @@ impl StoredDocument<'_> {
     /// # Errors
     /// What is stored is damaged.
     pub fn look(&self, path: &FieldPath) -> Result<Seen<'static>, JsonError> {
-        let Some((first, rest)) = path.steps().split_first() else { return Ok(Seen::NoPath) };
+        let Some((first, rest)) = path.steps().split_first() else { return Ok(Seen::Value(Cow::Owned(self.whole()?))) };
         Ok(match first.as_str() {
             "_id" => Seen::within(Value::from(self.id), rest),
             "_rev" => Seen::within(Value::from(self.rev.to_string()), rest),
@@ -113,6 +113,27 @@ impl StoredDocument<'_> {
             },
         })
     }
+
+    /// All that can be seen of it.
+    fn whole(&self) -> Result<Value, JsonError> {
+        let Value::Object(body) = json::parse(self.body)? else { return Err(JsonError) };
+        let mut document = Object::with_capacity(body.len() + 5);
+        document.push("_id", self.id);
+        document.push("_rev", self.rev.to_string());
+        if self.deleted {
+            document.push("_deleted", true);
+        }
+        for (name, value) in body {
+            document.push(name, value);
+        }
+        if !self.attachments.is_empty() {
+            document.push("_attachments", stubs(self.attachments));
+        }
+        if !self.conflicts.is_empty() {
+            document.push("_conflicts", texts(self.conflicts));
+        }
+        Ok(Value::Object(document))
+    }
 }
 
 /// The document with `_id`, `_rev`, its own members, `_attachments` as stubs and `_deleted`.
@@ -120,20 +141,7 @@ impl StoredDocument<'_> {
 /// # Errors
 /// The stored body is no JSON: it is damaged.
 pub fn document_value(id: &str, revision: &StoredRevision) -> Result<Value, JsonError> {
-    let Value::Object(body) = json::parse(&revision.body)? else { return Err(JsonError) };
-    let mut document = Object::with_capacity(body.len() + 4);
-    document.push("_id", id);
-    document.push("_rev", revision.rev.to_string());
-    if revision.deleted {
-        document.push("_deleted", true);
-    }
-    for (name, value) in body {
-        document.push(name, value);
-    }
-    if !revision.attachments.is_empty() {
-        document.push("_attachments", stubs(&revision.attachments));
-    }
-    Ok(Value::Object(document))
+    StoredDocument::of(id, revision).whole()
 }
 
 fn texts(revs: &[Revision]) -> Value {
