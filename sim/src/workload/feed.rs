@@ -1,12 +1,13 @@
 //! Followers of the changes feed: every mode, cut off anywhere, resumed from the last sequence that was given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use settee::wire::iso_time::iso_time;
 
 use super::documents::id;
+use super::final_state::Trees;
 use super::seen::is_design;
 use super::{DB, Worker, broken};
 use crate::client::PATIENCE;
@@ -254,15 +255,29 @@ impl Worker {
         Ok(())
     }
 
-    /// At the end: the feed that was followed all the time has told every document's winner.
-    pub(super) async fn check_feed(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
+    /// At the end: the feed that was followed all the time has told every document's winner. Of a document whose winner
+    /// was lost with the disk of its only copy it told what is in no tree any more.
+    pub(super) async fn check_feed(
+        &mut self,
+        trees: &Trees,
+        winners: &BTreeMap<String, (String, bool)>,
+    ) -> Result<(), Violation> {
         if !self.page().await? {
             return broken("I28", "the feed does not answer after all faults".into());
         }
         if self.feed.withheld {
             return broken("I15", format!("pending after {} in peace, and no rows come", self.feed.since));
         }
-        if &self.feed.told != winners {
+        let loses = self.locked(|s| s.asked.loses);
+        let is_lost = |(doc, (rev, _)): &(&String, &(String, bool))| {
+            loses && !trees.get(*doc).is_some_and(|leaves| leaves.iter().any(|leaf| leaf.path.contains(rev)))
+        };
+        let lost: BTreeSet<String> = self.feed.told.iter().filter(is_lost).map(|(doc, _)| doc.clone()).collect();
+        let kept = |all: &BTreeMap<String, (String, bool)>| {
+            let kept = all.iter().filter(|(doc, _)| !lost.contains(*doc));
+            kept.map(|(doc, winner)| (doc.clone(), winner.clone())).collect::<BTreeMap<_, _>>()
+        };
+        if kept(&self.feed.told) != kept(winners) {
             return broken("I13", format!("a resumed feed ends with {:?}, trees {winners:?}", self.feed.told));
         }
         self.check_feed_since_begin(winners).await

@@ -60,7 +60,7 @@ impl Worker {
         }
         for worker in others {
             worker.check_local().await?;
-            worker.check_feed(&winners).await?;
+            worker.check_feed(&trees, &winners).await?;
             if views {
                 worker.check_chosen(&trees).await?;
             }

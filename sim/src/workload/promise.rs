@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     /// Whether somebody moves copies: what counts is then the copies that were and those that come to be.
     moves: bool,
     /// Whether a copy may be lost, or go back in time.
-    loses: bool,
+    pub(super) loses: bool,
     /// Whether a read that too few copies answer fails.
     strict: bool,
     /// Whether another cluster takes edits, too: what is on copies there comes over later.
