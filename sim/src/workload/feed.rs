@@ -1,6 +1,6 @@
 //! Followers of the changes feed: every mode, cut off anywhere, resumed from the last sequence that was given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::final_state::Trees;
 use super::seen::is_design;
 use super::{DB, Worker, broken};
 use crate::client::PATIENCE;
-use crate::model::Violation;
+use crate::model::{Leaf, Violation};
 use crate::plan::FeedMode;
 use crate::world::SimWorld;
 
@@ -269,16 +269,13 @@ impl Worker {
             return broken("I15", format!("pending after {} in peace, and no rows come", self.feed.since));
         }
         let loses = self.locked(|s| s.asked.loses);
-        let is_lost = |(doc, (rev, _)): &(&String, &(String, bool))| {
-            loses && !trees.get(*doc).is_some_and(|leaves| leaves.iter().any(|leaf| leaf.path.contains(rev)))
+        let told = &self.feed.told;
+        let is_there = |doc, rev| {
+            trees.get(doc).is_some_and(|leaves: &Vec<Leaf>| leaves.iter().any(|leaf| leaf.path.contains(rev)))
         };
-        let lost: BTreeSet<String> = self.feed.told.iter().filter(is_lost).map(|(doc, _)| doc.clone()).collect();
-        let kept = |all: &BTreeMap<String, (String, bool)>| {
-            let kept = all.iter().filter(|(doc, _)| !lost.contains(*doc));
-            kept.map(|(doc, winner)| (doc.clone(), winner.clone())).collect::<BTreeMap<_, _>>()
-        };
-        if kept(&self.feed.told) != kept(winners) {
-            return broken("I13", format!("a resumed feed ends with {:?}, trees {winners:?}", self.feed.told));
+        let lasts = |(doc, _): &(&String, _)| !loses || told.get(*doc).is_none_or(|(rev, _)| is_there(*doc, rev));
+        if !told.iter().filter(lasts).eq(winners.iter().filter(lasts)) {
+            return broken("I13", format!("a resumed feed ends with {told:?}, trees {winners:?}"));
         }
         self.check_feed_since_begin(winners).await
     }

@@ -128,9 +128,8 @@ impl Pulls<'_> {
     /// The state of a replica, not compared with the others yet.
     fn state_of(self, node: &Arc<str>, told: Option<&CopyStatus>, is_moving: bool) -> ReplicaState {
         let rank = self.context.rank(node);
-        let is_up = *node == self.context.node || self.context.peers.is_up(node);
         match told.map(|status| status.soundness) {
-            _ if !is_up => ReplicaState::Away,
+            _ if !self.context.is_there(node) => ReplicaState::Away,
             _ if rank.is_none() => ReplicaState::Maintenance,
             None => ReplicaState::Silent,
             Some(Some(Soundness::Unusable)) => ReplicaState::Rebuilding,
@@ -146,7 +145,7 @@ impl Pulls<'_> {
         if *node == self.context.node {
             return self.replica_rebuild().told_status(layout, range, node).await;
         }
-        if !self.context.peers.is_up(node) {
+        if !self.context.is_there(node) {
             return Err(ShardError::NotExecuted("its node is not in reach".to_owned()));
         }
         let remote = RemoteCopy::new(&self.target, range, node).by_map(layout.placed.version).in_background();

@@ -291,7 +291,7 @@ impl Coordinator {
             _ if mutated(Mutation::SeatByMinority) => electorate.needed = 1,
             _ => {}
         }
-        let here = |name: &&String| **name == *context.node || context.peers.is_up(name);
+        let here = |name: &&String| context.is_there(name);
         let there: Vec<&String> = electorate.names.iter().filter(here).collect();
         // One proposes, of those who stay; others do when it is not there.
         let proposer = there.iter().find(|name| members.contains(**name));

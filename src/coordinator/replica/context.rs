@@ -210,9 +210,14 @@ impl Context {
         self.peers.is_removed(node)
     }
 
+    /// Whether a node is there: this one is.
+    pub fn is_there(&self, node: &str) -> bool {
+        *node == *self.node || self.peers.is_up(node)
+    }
+
     /// How many of the nodes are there.
     pub fn up_of(&self, nodes: &BTreeSet<Arc<str>>) -> usize {
-        nodes.iter().filter(|node| **node == self.node || self.peers.is_up(node)).count()
+        nodes.iter().filter(|node| self.is_there(node)).count()
     }
 
     /// Sends a call to nodes; their answers come as they arrive, one from each.
