@@ -14,6 +14,7 @@ use crate::coordinator::replica::message::{CopyStatus, Soundness};
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::limits;
 use crate::shard::ShardError;
+use crate::world::Instant;
 
 /// The replicas of a range, in the order in which their nodes become the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,21 +92,22 @@ pub struct Holds {
 }
 
 impl Pulls<'_> {
-    /// See the module head: all ranges, in ring order.
+    /// See the module head: all ranges, in ring order. Who has not answered within `limits::STATUS_PATIENCE_MS` of the
+    /// beginning is not waited for.
     pub async fn replica_table(self) -> Vec<RangeReplicas> {
-        let layout = self.layout();
+        let (layout, begun) = (self.layout(), self.context.env.now());
         let one = |range: usize| {
             let layout = Arc::clone(&layout);
-            async move { self.replicas_of(&layout, range).await }
+            async move { self.replicas_of(&layout, range, begun).await }
         };
         let ranges = layout.map.live().to_vec();
         stream::iter(ranges.into_iter().map(one)).buffered(limits::FORGET_AT_ONCE).collect().await
     }
 
-    async fn replicas_of(self, layout: &Layout, range: usize) -> RangeReplicas {
+    async fn replicas_of(self, layout: &Layout, range: usize, begun: Instant) -> RangeReplicas {
         let counting = layout.primaries(range, &self.context.node).len();
         let nodes = layout.writers(range, &self.context.node);
-        let told = join_all(nodes.iter().map(|node| self.told_by(layout, range, node))).await;
+        let told = join_all(nodes.iter().map(|node| self.told_by(layout, range, node, begun))).await;
         let row = |(at, (node, told)): (usize, (&Arc<str>, Result<CopyStatus, ShardError>))| {
             let state = self.state_of(node, told.as_ref().ok(), at >= counting);
             let is_told = !matches!(state, ReplicaState::Away | ReplicaState::Silent | ReplicaState::Rebuilding);
@@ -141,17 +143,26 @@ impl Pulls<'_> {
     }
 
     /// What a replica says of itself, soon or not at all.
-    async fn told_by(self, layout: &Layout, range: usize, node: &Arc<str>) -> Result<CopyStatus, ShardError> {
-        if *node == self.context.node {
-            return self.replica_rebuild().told_status(layout, range, node).await;
-        }
-        if !self.context.is_there(node) {
-            return Err(ShardError::NotExecuted("its node is not in reach".to_owned()));
-        }
-        let remote = RemoteCopy::new(&self.target, range, node).by_map(layout.placed.version).in_background();
-        let patience = Duration::from_millis(limits::STATUS_PATIENCE_MS);
+    async fn told_by(
+        self,
+        layout: &Layout,
+        range: usize,
+        node: &Arc<str>,
+        begun: Instant,
+    ) -> Result<CopyStatus, ShardError> {
+        let (env, patience) = (&self.context.env, Duration::from_millis(limits::STATUS_PATIENCE_MS));
+        let told = async {
+            if *node == self.context.node {
+                return self.replica_rebuild().told_status(layout, range, node).await;
+            }
+            if !self.context.is_there(node) {
+                return Err(ShardError::NotExecuted("its node is not in reach".to_owned()));
+            }
+            let remote = RemoteCopy::new(&self.target, range, node).by_map(layout.placed.version).in_background();
+            remote.ask(Status).await
+        };
         let silent = |_| ShardError::NotExecuted(format!("no answer within {patience:?}"));
-        self.context.env.timeout(patience, remote.ask(Status)).await.map_err(silent)?
+        env.timeout(patience.saturating_sub(env.now().since(begun)), told).await.map_err(silent)?
     }
 }
 

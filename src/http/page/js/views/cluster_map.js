@@ -12,6 +12,8 @@ import { text } from "../text.js";
 const words = text.cluster.map;
 /// A database of more ranges is not asked for the state of each replica with every look.
 const MOST_ASKED = 64;
+/// Others are asked with every so many looks: replicas compare digests for it.
+const ASKED_EVERY = 5;
 /// How the state of a replica is drawn; what is not named here as one that lags.
 const KINDS = { in_sync: "ok", away: "down", maintenance: "down", silent: "down" };
 const BADGES = { ok: "ok", lagging: "warn", down: "bad" };
@@ -46,7 +48,7 @@ export async function map(ctx) {
 export function lie(ctx, db, holder, document = "") {
   const own = new AbortController();
   ctx.signal.addEventListener("abort", () => own.abort());
-  let marked = null, info = null, last = null, isLarge = false;
+  let marked = null, info = null, last = null, asked = null, looks = 0;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
   const id = input({ class: "mono", value: document });
   const find = async () => {
@@ -71,50 +73,59 @@ export function lie(ctx, db, holder, document = "") {
   async function look() {
     try {
       const isAdmin = session.value?.isAdmin;
-      const [{ shards }, status, record, rows] = await Promise.all([
-        get(path(db, "_shards"), null, { signal: own.signal }),
+      const { shards } = await get(path(db, "_shards"), null, { signal: own.signal });
+      const asks = isAdmin && Object.keys(shards).length <= MOST_ASKED && looks++ % ASKED_EVERY === 0;
+      const [status, record, rows] = await Promise.all([
         isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
         isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
         // Each replica is asked: of a database of very many ranges only what its nodes say is shown.
-        isAdmin && !isLarge ? get(path("_cluster", "replicas", db), null, { signal: own.signal }).catch(() => null) : null,
+        asks ? get(path("_cluster", "replicas", db), null, { signal: own.signal }).catch(() => null) : asked,
       ]);
-      isLarge = Object.keys(shards).length > MOST_ASKED;
+      asked = rows;
       info ??= await get(path(db), null, { signal: own.signal });
       const told = JSON.stringify([shards, marked, record?.moves, status?.members.map((member) => [member.name, member.up, member.zone, member.state?.in_sync, member.state?.maintenance, member.state?.lagging, member.state?.filling]), rows?.ranges]);
       if (told === last || (last && isTouched())) return;
       last = told;
-      fill(picture, draw(shards, status, record, rows));
+      fill(picture, draw(shards, status, record));
     } catch (error) {
       last = null;
       if (error.name !== "AbortError") fill(picture, problem(error, { retry: look }));
     }
   }
 
-  function draw(shards, status, record, asked) {
+  function draw(shards, status, record) {
     const replicas = new Map((asked?.ranges ?? []).flatMap(({ range, replicas }) => replicas.map((row) => [`${range} ${row.node}`, row])));
     const members = status?.members ?? [];
     const by = new Map(members.map((member) => [member.name, member]));
     const moves = record?.moves ?? [];
     const holders = [...new Set([...members.map((member) => member.name), ...Object.values(shards).flat()])].sort();
-    const stateOf = (name, range) => {
-      const row = replicas.get(`${range} ${name}`);
-      if (row) return KINDS[row.state] ?? "lagging";
+    const nodeState = (name) => {
       const member = by.get(name);
       if (!member) return status ? "down" : "ok";
       if (!member.up || !member.state || member.state.maintenance) return "down";
       return member.state.in_sync && !member.state.lagging.includes(db) && !member.state.filling.includes(db) ? "ok" : "lagging";
     };
-    const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[stateOf(name)]] }), h("span", { class: "map-name", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
-    const told = (name, range) => {
+    const nodes = holders.map((name) => ({ name, head: [h("span", { class: ["dot", { ok: "", lagging: "warn", down: "bad" }[nodeState(name)]] }), h("span", { class: "map-name", title: name }, name), by.get(name)?.zone ? badge(by.get(name).zone) : null] }));
+    const rowOf = (name, range) => {
       const row = replicas.get(`${range} ${name}`);
-      return row ? words.holds(words.replicas[row.state] ?? row.state, row.documents) : words.kinds[stateOf(name)];
+      // A node that goes or comes is seen before its replicas are asked again.
+      const isStale = row && (nodeState(name) === "down" ? KINDS[row.state] !== "down" : row.state === "away");
+      return isStale ? undefined : row;
+    };
+    const stateOf = (name, range) => {
+      const row = rowOf(name, range);
+      return row ? KINDS[row.state] ?? "lagging" : nodeState(name);
+    };
+    const told = (name, range) => {
+      const row = rowOf(name, range);
+      return row ? words.holds(words.replicas[row.state] ?? row.state, row.documents) : words.kinds[nodeState(name)];
     };
     const look = (node, one) => ({ kind: stateOf(node.name, one.range), words: words.words(one.range, node.name, told(node.name, one.range)) });
     const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name, range) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
     const { q, n, w, r } = info?.cluster ?? {};
     return [
       card(null, facts([[words.facts.q, count(rows.length || q)], [words.facts.n, count(n)], [words.facts.w, count(w)], [words.facts.r, count(r)]]),
-        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, record, asked)); } }),
+        rangeMap({ label: words.title, nodes, shards, look, marked, onpick: (one) => { marked = marked === one.range ? null : one.range; fill(picture, draw(shards, status, record)); } }),
         legend([["ok", words.kinds.ok], ["lagging", words.kinds.lagging], ["down", words.kinds.down], ...(moves.length ? [["moving", words.kinds.moving]] : [])])),
       moves.length ? card(words.moves, h("ul", { class: "stack" }, moves.map((move) => h("li", null, words.moveWords(move))))) : null,
       table({
