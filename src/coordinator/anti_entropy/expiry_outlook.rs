@@ -1,6 +1,6 @@
 //! What is to expire next in a database, and what holds it back. Nothing is changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -33,7 +33,7 @@ pub struct ExpiryOutlook {
 /// Of one range.
 #[derive(Default)]
 struct Outlook {
-    held_back_by: Vec<Hindrance>,
+    held_back_by: BTreeSet<Hindrance>,
     told: Expiring,
 }
 
@@ -47,8 +47,8 @@ impl DocumentExpiry<'_> {
         let Some(member) = self.known.expires_at() else { return Ok(None) };
         let layout = self.layout();
         let look = |range: usize| {
-            let layout = &layout;
-            async move { (range, self.outlook_of(layout, range, dry_run).await) }
+            let (layout, member) = (&layout, &member);
+            async move { (range, self.outlook_of(layout, range, member, dry_run).await) }
         };
         let ranges = layout.map.live().to_vec();
         let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::FORGET_AT_ONCE).collect().await;
@@ -68,16 +68,28 @@ impl DocumentExpiry<'_> {
 
     /// By the rules of `expiry.rs`: a majority of the nodes is there and says by its clocks that the time has come, and
     /// one of them is in sync.
-    async fn outlook_of(self, layout: &Layout, range: usize, counts: bool) -> Result<Outlook, ShardError> {
+    async fn outlook_of(
+        self,
+        layout: &Layout,
+        range: usize,
+        member: &Arc<str>,
+        counts: bool,
+    ) -> Result<Outlook, ShardError> {
         let nodes = layout.primaries(range, &self.context.node);
-        let clocks = join_all(nodes.iter().map(|node| self.told_by(layout, range, node, None))).await;
-        let (mut held, mut passed, mut here) = (Vec::new(), Vec::new(), 0);
+        let call = |look| ExpiryOf { look, member: Some(member.to_string()) };
+        let clocks = join_all(nodes.iter().map(|node| self.told_by(layout, range, node, call(None)))).await;
+        let (mut held, mut passed, mut here) = (BTreeSet::new(), Vec::new(), 0);
         for (node, told) in nodes.iter().zip(clocks) {
-            match told {
-                Ok(told) => passed.push(told.clock_ms),
-                Err(_) if self.context.rank(node).is_none() => held.push(("node_away", Some(node.to_string()))),
-                Err(error) => held.push((of_failed(error)?, Some(node.to_string()))),
-            }
+            let why = match told {
+                Ok(told) if !told.differs => {
+                    passed.push(told.clock_ms);
+                    continue;
+                }
+                Ok(_) => "node_has_no_member",
+                Err(_) if self.context.rank(node).is_none() => "node_away",
+                Err(error) => of_failed(error)?,
+            };
+            held.insert((why, Some(node.to_string())));
         }
         let wanted = majority(nodes.len() as u32) as usize;
         // A minority is not waited for.
@@ -87,21 +99,25 @@ impl DocumentExpiry<'_> {
         let upto = passed_by(&mut passed, wanted) / 1000;
         let mut out = Outlook::default();
         match self.acting(layout, range) {
-            None => held.push(("no_node_in_sync", None)),
-            Some(node) => match self.told_by(layout, range, &node, Some(Look { upto, counts })).await {
-                Ok(told) if !told.is_on => held.push(("node_has_no_member", Some(node.to_string()))),
-                Ok(told) => {
-                    here = told.clock_ms / 1000;
-                    if !told.is_ready {
-                        held.push(("index_is_built", Some(node.to_string())));
+            None => {
+                held.insert(("no_node_in_sync", None));
+            }
+            Some(node) => {
+                let why = match self.told_by(layout, range, &node, call(Some(Look { upto, counts }))).await {
+                    Ok(told) if told.differs || !told.is_on => Some("node_has_no_member"),
+                    Ok(told) => {
+                        here = told.clock_ms / 1000;
+                        let why = (!told.is_ready).then_some("index_is_built");
+                        out.told = told;
+                        why
                     }
-                    out.told = told;
-                }
-                Err(error) => held.push((of_failed(error)?, Some(node.to_string()))),
-            },
+                    Err(error) => Some(of_failed(error)?),
+                };
+                held.extend(why.map(|why| (why, Some(node.to_string()))));
+            }
         }
         if held.is_empty() && out.told.next.is_some_and(|next| next <= here && next > upto) {
-            held.push(("clocks_differ", None));
+            held.insert(("clocks_differ", None));
         }
         Ok(Outlook { held_back_by: held, ..out })
     }
@@ -111,11 +127,11 @@ impl DocumentExpiry<'_> {
         layout: &Layout,
         range: usize,
         node: &Arc<str>,
-        look: Option<Look>,
+        call: ExpiryOf,
     ) -> Result<Expiring, ShardError> {
         match self.replicas().copy_on(layout, range, node).await? {
-            RangeCopy::Own(own) => self.tell(range, &own, ExpiryOf { look, member: None }).await,
-            RangeCopy::Remote(remote) => remote.ask(ExpiryOf { look, member: None }).await,
+            RangeCopy::Own(own) => self.tell(range, &own, call).await,
+            RangeCopy::Remote(remote) => remote.ask(call).await,
         }
     }
 }

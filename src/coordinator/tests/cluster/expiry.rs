@@ -83,6 +83,11 @@ async fn nothing_is_deleted_once_a_majority_knows_that_documents_do_not_end() {
         }
         expire(&Arc::downgrade(&cluster.nodes[acting].coordinator)).await;
         assert!(own_leaves(&cluster.db(acting), "a").await[0].starts_with("1-"), "node {acting}");
+        let outlook = cluster.db(acting).expiry().outlook(true).await.unwrap().unwrap();
+        for at in (0..3).filter(|at| *at != acting) {
+            let why = ("node_has_no_member", Some(cluster.network.names[at].clone()));
+            assert_eq!(outlook.held_back_by[&why], ["00000000-ffffffff"], "node {at} as {acting} sees it");
+        }
         for (at, settings) in was.iter().enumerate() {
             cluster.db(at).known.set_settings(settings.clone().into());
         }
