@@ -10,7 +10,7 @@ use super::selector::SelectorArgs;
 use crate::coordinator::Since;
 use crate::document::json::{self, Object, Value};
 use crate::http::problem::Problem;
-use crate::http::query::Query;
+use crate::http::query::{self, Query};
 use crate::limits;
 
 /// Which documents a feed shows.
@@ -136,7 +136,7 @@ impl ChangesArgs {
             ("stretch", number) => self.time_limit_ms = Some(integer(number)?),
             ("heartbeat", text) => self.heartbeat_ms = Some(heartbeat(text)?),
             ("seq_interval", number) => {
-                let interval = number.parse().ok().or_else(|| beyond(number)).filter(|n| *n > 0);
+                let interval = integer(number).ok().filter(|n| *n > 0);
                 self.seq_interval = Some(interval.ok_or_else(|| Problem::bad_request("invalid_seq_interval"))?);
             }
             ("style", "all_docs") => self.all_leaves = true,
@@ -168,20 +168,14 @@ fn feed(name: &str) -> Result<Feed, Problem> {
 
 fn integer(text: &str) -> Result<u64, Problem> {
     let odd = || Problem::query_parse(format!("Invalid value for integer: \"{text}\""));
-    text.parse().ok().or_else(|| beyond(text)).ok_or_else(odd)
-}
-
-/// The greatest number for digits that stand for a greater one: CouchDB takes integers of any size.
-fn beyond(text: &str) -> Option<u64> {
-    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then_some(u64::MAX)
+    query::integer(text).ok().and_then(|number| u64::try_from(number).ok()).ok_or_else(odd)
 }
 
 fn heartbeat(text: &str) -> Result<u64, Problem> {
-    match (text, text.parse::<i64>()) {
+    match (text, query::integer(text)) {
         ("true", _) => Ok(limits::CHANGES_HEARTBEAT_MS),
         (_, Ok(ms)) if ms > 0 => Ok(ms.unsigned_abs()),
         (_, Ok(_)) => Err(Problem::bad_request("The heartbeat value should be a positive integer (in milliseconds).")),
-        (digits, Err(_)) if beyond(digits).is_some() => Ok(i64::MAX.unsigned_abs()),
         (_, Err(_)) => {
             Err(Problem::bad_request("Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."))
         }
