@@ -72,6 +72,21 @@ pub struct FilterPage {
     pub rest: Option<DocId>,
 }
 
+impl FilterPage {
+    /// Takes notice of a document; `matched`: its winner, where the selector matches it. A design document that matches
+    /// is no row, and does not count.
+    pub fn take(&mut self, id: DocId, leaves: Vec<(Revision, bool)>, matched: Option<StoredRevision>) {
+        if id.is_design() && matched.is_some() {
+            return;
+        }
+        self.examined += 1;
+        if let Some(stored) = matched {
+            let examined = std::mem::take(&mut self.examined);
+            self.rows.push(Matched { id, leaves, stored, examined });
+        }
+    }
+}
+
 impl ShardCopy {
     /// The next matches: as many as one step finds, perhaps none though the scan is not over.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
@@ -105,16 +120,9 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
         let more = rest.is_some();
         for entry in entries {
             page.rest = Some(entry.id.clone());
-            if entry.id.is_design() && entry.matched.is_some() {
-                continue;
-            }
-            page.examined += 1;
-            if let Some(stored) = entry.matched {
-                let examined = std::mem::take(&mut page.examined);
-                page.rows.push(Matched { id: entry.id, leaves: entry.head.leaves, stored, examined });
-                if page.rows.len() >= filter_scan.limit {
-                    return Ok(page);
-                }
+            page.take(entry.id, entry.head.leaves, entry.matched);
+            if page.rows.len() >= filter_scan.limit.max(1) {
+                return Ok(page);
             }
         }
         if more && (matched >= docs_max || bytes >= limits::STEP_BYTES) {

@@ -29,8 +29,8 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument, Matched, ShardError, Stamp,
-    Want, live_conflicts,
+    Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument, ShardError, Stamp, Want,
+    live_conflicts,
 };
 use crate::storage::{Direction, StorageError};
 use crate::world::Pool;
@@ -245,14 +245,7 @@ impl RemoteCopy {
                 let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
                 let matches =
                     filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)?;
-                if matches && id.is_design() {
-                    continue;
-                }
-                page.examined += 1;
-                if matches {
-                    let examined = std::mem::take(&mut page.examined);
-                    page.rows.push(Matched { id, leaves, stored, examined });
-                }
+                page.take(id, leaves, matches.then_some(stored));
             }
             Ok(page)
         };
