@@ -74,7 +74,7 @@ def left_out(name):
         return f"not installed here: {', '.join(missing)}"
     if (CLIENTS / "node_modules" / ".package-lock.json").exists():
         return None
-    ping = subprocess.run(["npm", "ping", "--fetch-retries=0"], cwd=CLIENTS, capture_output=True)
+    ping = subprocess.run(["npm", "ping", "--fetch-retries=0", "--fetch-timeout=10000"], cwd=CLIENTS, capture_output=True)
     return "the packages of tests/clients cannot be fetched: npm ping fails" if ping.returncode else None
 
 

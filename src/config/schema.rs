@@ -237,18 +237,18 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("x_frame_options", Text, &["hosts"]),
 ];
 
-/// The section that counts where an option has an old one.
+/// The section that counts where an option has an old one; that of one host has the keys of the one of all.
 fn present_name(section: &str) -> &str {
     match section {
         "httpd" => "chttpd",
         "couch_httpd_auth" => "chttpd_auth",
+        host if host.starts_with("cors:") => "cors",
         other => other,
     }
 }
 
 fn kind_of(section: &str, key: &str) -> Option<Kind> {
-    // The section of one host has the keys of the one of all.
-    let section = if section.starts_with("cors:") { "cors" } else { present_name(section) };
+    let section = present_name(section);
     if OPEN.contains(&section) {
         return Some(Text);
     }

@@ -165,9 +165,8 @@ impl Forms {
 
 impl Form {
     fn of(file: &Asset, is_gzip: bool) -> Form {
-        let plain = file.plain();
-        let etag = state_etag(&[&plain, if is_gzip { b"gzip" } else { b"" }]);
-        let bytes = if is_gzip { Bytes::from_static(file.packed) } else { plain.into() };
+        let etag = state_etag(&[file.packed, if is_gzip { b"gzip" } else { b"" }]);
+        let bytes = if is_gzip { Bytes::from_static(file.packed) } else { file.plain().into() };
         Form { bytes, etag, is_gzip }
     }
 }

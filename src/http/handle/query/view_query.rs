@@ -157,7 +157,8 @@ impl ViewArgs {
     /// # Errors
     /// As [`ViewArgs::from_queries`].
     pub fn of_view_queries(body: &Object, query: &Query) -> Result<Vec<ViewArgs>, Problem> {
-        queries_of(body, query)?.iter().map(|item| ViewArgs::of_one_query(item, query)).collect()
+        let (defaults, items) = queries_of(body, query)?;
+        items.iter().map(|item| defaults.clone().with_item(item)).collect()
     }
 
     /// Arguments of a POST: the body's members, then the query string's, which win.
@@ -177,24 +178,24 @@ impl ViewArgs {
     /// # Errors
     /// As [`ViewArgs::from_query`]; one bad query refuses all.
     pub fn from_queries(body: &Object, query: &Query) -> Result<Vec<ViewArgs>, Problem> {
+        let (defaults, items) = queries_of(body, query)?;
         let one = |item| {
-            let args = ViewArgs::of_one_query(item, query)?;
+            let args = defaults.clone().with_item(item)?;
             args.check_list()?;
             Ok(args)
         };
-        queries_of(body, query)?.iter().map(one).collect()
+        items.iter().map(one).collect()
     }
 
-    fn of_one_query(item: &Value, query: &Query) -> Result<ViewArgs, Problem> {
+    /// With the members of an item of a `queries` body.
+    fn with_item(mut self, item: &Value) -> Result<ViewArgs, Problem> {
         let Some(members) = item.as_object() else {
             return Err(Problem::bad_request("Request body must be a JSON object"));
         };
-        let mut args = ViewArgs::default();
-        args.take_query(query, Place::Queries)?;
-        args.take_members(members, Place::Queries)?;
-        args.check()?;
-        args.unfold_one_key();
-        Ok(args)
+        self.take_members(members, Place::Queries)?;
+        self.check()?;
+        self.unfold_one_key();
+        Ok(self)
     }
 
     fn unfold_one_key(&mut self) {
@@ -337,12 +338,14 @@ impl ViewArgs {
     }
 }
 
-/// The items of a `queries` body. The query string is read for itself, too: it may be wrong where there is no item.
-fn queries_of<'a>(body: &'a Object, query: &Query) -> Result<&'a [Value], Problem> {
-    ViewArgs::default().take_query(query, Place::Queries)?;
+/// The arguments that the query string gives all items of a `queries` body, and the items. The query string may be
+/// wrong where there is no item.
+fn queries_of<'a>(body: &'a Object, query: &Query) -> Result<(ViewArgs, &'a [Value]), Problem> {
+    let mut defaults = ViewArgs::default();
+    defaults.take_query(query, Place::Queries)?;
     match body.get("queries") {
         None => Err(Problem::bad_request("POST body must include `queries` parameter.")),
-        Some(Value::Array(items)) => Ok(items),
+        Some(Value::Array(items)) => Ok((defaults, items)),
         Some(_) => Err(Problem::bad_request("`queries` member must be an array.")),
     }
 }
