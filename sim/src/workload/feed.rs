@@ -11,7 +11,7 @@ use super::final_state::Trees;
 use super::seen::is_design;
 use super::{DB, Worker, broken};
 use crate::client::PATIENCE;
-use crate::model::{Leaf, Violation};
+use crate::model::Violation;
 use crate::plan::FeedMode;
 use crate::world::SimWorld;
 
@@ -270,10 +270,10 @@ impl Worker {
         }
         let loses = self.locked(|s| s.asked.loses);
         let told = &self.feed.told;
-        let is_there = |doc, rev| {
-            trees.get(doc).is_some_and(|leaves: &Vec<Leaf>| leaves.iter().any(|leaf| leaf.path.contains(rev)))
+        let is_there = |doc: &String, rev: &String| {
+            trees.get(doc).is_some_and(|leaves| leaves.iter().any(|leaf| leaf.path.contains(rev)))
         };
-        let lasts = |(doc, _): &(&String, _)| !loses || told.get(*doc).is_none_or(|(rev, _)| is_there(*doc, rev));
+        let lasts = |(doc, _): &(&String, _)| !loses || told.get(*doc).is_none_or(|(rev, _)| is_there(doc, rev));
         if !told.iter().filter(lasts).eq(winners.iter().filter(lasts)) {
             return broken("I13", format!("a resumed feed ends with {told:?}, trees {winners:?}"));
         }
