@@ -228,6 +228,8 @@ fn node_name(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     fn serve(args: &[&str]) -> Result<Serve, String> {
@@ -273,5 +275,20 @@ mod tests {
         }
         let admin = serve(&["--admin", "adm:a:b"]).unwrap().admin.unwrap();
         assert_eq!((admin.name.as_str(), admin.password.as_str()), ("adm", "a:b"));
+    }
+
+    /// The flags are stable: a changed line of the snapshot is a change that other tools see.
+    #[test]
+    fn the_help_of_every_command() {
+        let mut program = Cli::command();
+        program.build();
+        let mut text = program.render_long_help().to_string();
+        for command in program.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
+            text += &format!("\n==== settee {}\n\n", command.get_name());
+            text += &command.render_long_help().to_string();
+        }
+        insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+            insta::assert_snapshot!("help", text);
+        });
     }
 }

@@ -18,7 +18,7 @@
 //!              world        all that is not ours: clock, randomness, network, disk, tasks
 //! ```
 //!
-//! `limits`, `error` and `observe` may be used by every module. [`node`] puts the layers together for [`program`]
+//! `limits` and `observe` may be used by every module. [`node`] puts the layers together for [`program`]
 //! and for the simulator. `tests/tidy.rs` enforces the order.
 
 pub mod program;

@@ -61,7 +61,9 @@ def programs(arguments, lint):
 def run(program, threads):
     name, path, folder = program
     started = time.monotonic()
-    environment = {**os.environ, "CARGO_MANIFEST_DIR": folder, "RUST_TEST_THREADS": str(threads)}
+    # Snapshots: a difference fails, nothing is written, and no cargo is called to find them.
+    snapshots = {"INSTA_UPDATE": "no", "INSTA_WORKSPACE_ROOT": str(CLIENTS.parents[1])}
+    environment = {**os.environ, **snapshots, "CARGO_MANIFEST_DIR": folder, "RUST_TEST_THREADS": str(threads)}
     done = subprocess.run([path], cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
     return name, path, folder, done, time.monotonic() - started
 

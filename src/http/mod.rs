@@ -51,4 +51,6 @@ mod fuzz_tests;
 #[cfg(test)]
 mod openapi_tests;
 #[cfg(test)]
+mod problem_tests;
+#[cfg(test)]
 mod tests;

@@ -182,6 +182,30 @@ fn the_text_form_has_them_all(served: &Served, metrics: &BTreeMap<String, f64>) 
     }
 }
 
+/// Names, kinds and meanings: what dashboards and alert rules are written against.
+#[test]
+fn the_metrics_of_a_new_node() {
+    fn walk(at: &Value, path: &str, out: &mut String) {
+        if let (Some(kind), Some(meaning)) = (at["type"].as_str(), at["desc"].as_str()) {
+            *out += &format!("{path} ({kind}): {meaning}\n");
+            return;
+        }
+        for (name, below) in at.as_object().expect("an object") {
+            walk(below, &format!("{path}/{name}"), out);
+        }
+    }
+    let served = Served::start(&[]);
+    let mut text = "_stats\n".to_owned();
+    walk(&served.must("GET", "/_node/_local/_stats", "").json(), "", &mut text);
+    text += "\n_prometheus\n";
+    let page = served.send(ADMIN, "GET", "/_node/_local/_prometheus", &["Accept: */*"], "").body;
+    page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).for_each(|line| text += &format!("{line}\n"));
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("metrics", text);
+    });
+    served.runtime.block_on(served.node.stop());
+}
+
 #[test]
 fn paths_lead_into_the_tree_and_the_role_of_metrics_reads_it() {
     let served = Served::start(&[]);

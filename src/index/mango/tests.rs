@@ -4,8 +4,10 @@
 use proptest::prelude::*;
 
 use super::bookmark::Bookmark;
+use super::candidates::Indexes;
 use super::catalogue::{FieldIndex, object};
 use super::covered::CoveredRow;
+use super::explain::{Asked, explain};
 use super::groups::{GroupBy, Groups};
 use super::mapper::Fields;
 use super::planner::{Partitioning, is_covering, is_usable, plan, warning};
@@ -217,6 +219,42 @@ fn found(request: FindRequest, index: &FieldIndex, documents: &[Value], page: us
             _ => return found,
         }
     }
+}
+
+/// What `_explain` tells of a query on three indexes, each on a screen: candidates with their reasons, bounds, options.
+#[test]
+fn what_is_told_of_plans() {
+    let indexes = [index("ab", &["a", "b"]), index("a", &["a"]), index("b", &["b"])];
+    let queries = [
+        r#"{"selector":{"a":1,"b":{"$gt":2}}}"#,
+        r#"{"selector":{"a":{"$beginsWith":"x"}},"fields":["_id","a"],"limit":3,"skip":1}"#,
+        r#"{"selector":{"b":{"$lt":5}},"sort":[{"b":"desc"}],"use_index":"b","execution_stats":true}"#,
+        r#"{"selector":{"c":1},"r":2,"conflicts":true}"#,
+        r#"{"selector":{"c":1},"sort":["c"]}"#,
+        r#"{"selector":{"$or":[{"a":1},{"b":2}]},"update":false}"#,
+        r#"{"selector":{"$or":[]}}"#,
+    ];
+    let collator = Collator::new();
+    let about = Asked { database: "db", partitioned: false, partition: None, with_range: true };
+    let mut text = String::new();
+    for query in queries {
+        let request = request(query).expect("a request");
+        let partitioning = Partitioning { database: false, query: false };
+        let choice = plan(&request, &indexes, partitioning, &collator).map(|plan| plan.index).map_err(|_| ());
+        let all = Indexes { fields: &indexes, texts: &[], chosen: None };
+        let told = explain(&request, &choice, all, about, &collator).to_vec();
+        let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
+        text += &format!("{query}\n");
+        for (member, value) in told.as_object().expect("an object") {
+            match value.as_array().filter(|_| member == "index_candidates") {
+                Some(all) => all.iter().for_each(|candidate| text += &format!("  candidate: {candidate}\n")),
+                None => text += &format!("  {member}: {value}\n"),
+            }
+        }
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("explain", text);
+    });
 }
 
 proptest! {
