@@ -1,4 +1,4 @@
-//! `docs/operations.md` lists every option that the code reads, and none that it does not.
+//! `docs/options.md` lists every option that the code reads, and none that it does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -83,7 +83,7 @@ fn quoted(text: &str) -> Option<String> {
 
 /// The options of the tables: `[section] key` in the first column, the same section for what follows it.
 fn documented() -> BTreeMap<(String, String), usize> {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")).expect("the page");
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/options.md")).expect("the page");
     let mut found = BTreeMap::new();
     for row in page.lines().filter(|line| line.starts_with("| `[")) {
         let cells: Vec<&str> = row.split(" | ").collect();
@@ -115,7 +115,7 @@ fn every_option_is_on_the_page_once_and_every_one_there_is_read() {
         .filter(|option| !page.contains_key(*option))
         .map(|(section, key)| format!("[{section}] {key}"))
         .collect();
-    assert!(missing.is_empty(), "read by the code and not in docs/operations.md: {missing:?}");
+    assert!(missing.is_empty(), "read by the code and not in docs/options.md: {missing:?}");
     let unread: Vec<String> = page
         .keys()
         .filter(|(section, key)| {
@@ -124,7 +124,7 @@ fn every_option_is_on_the_page_once_and_every_one_there_is_read() {
         })
         .map(|(section, key)| format!("[{section}] {key}"))
         .collect();
-    assert!(unread.is_empty(), "in docs/operations.md and read by nothing: {unread:?}");
+    assert!(unread.is_empty(), "in docs/options.md and read by nothing: {unread:?}");
     let twice: Vec<_> = page.iter().filter(|(_, count)| **count > 1).map(|(option, _)| option).collect();
     assert!(twice.is_empty(), "{twice:?}");
 }
@@ -135,7 +135,7 @@ fn every_option_on_the_page_has_its_values_in_the_schema() {
     use settee::config::schema;
     let names = ["NAME", "family:kid", "LANGUAGE", "HOST"];
     let lacking: Vec<_> = documented().into_keys().filter(|(section, key)| !schema::is_known(section, key)).collect();
-    assert!(lacking.is_empty(), "in docs/operations.md and not in config/schema.rs: {lacking:?}");
+    assert!(lacking.is_empty(), "in docs/options.md and not in config/schema.rs: {lacking:?}");
     for (section, key) in documented().into_keys().filter(|(_, key)| !names.contains(&key.as_str())) {
         assert_eq!(schema::refusal(&section, &key, ""), None, "an empty value stands for the default");
     }

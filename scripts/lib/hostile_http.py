@@ -1,7 +1,7 @@
 """Attacks of `scripts/hostile` on connections, heads and bodies. Standard library only.
 
 An attack gets the run (`scripts/hostile`), does its worst for some seconds, and returns what it saw; it raises `Unmet` where
-the node answered in another way than docs/security.md says."""
+the node answered in another way than docs/limits.md says."""
 
 import base64
 import gzip

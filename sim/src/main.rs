@@ -115,7 +115,7 @@ enum Command {
         #[arg(long)]
         bug: Option<String>,
     },
-    /// Runs each planted bug until it is caught; prints the table of docs/simulation-bugs.md.
+    /// Runs each planted bug until it is caught; prints the table of docs/simulation-planted.md.
     Planted {
         /// Seeds to try for each bug.
         #[arg(long, default_value_t = 200)]

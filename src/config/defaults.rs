@@ -1,10 +1,10 @@
-//! The options of a node with their defaults and meanings, read from the tables of `docs/operations.md`: the page that
+//! The options of a node with their defaults and meanings, read from the tables of `docs/options.md`: the page that
 //! users read is the one list of them. `tests/options.rs` holds it against the code and the schema.
 
 use super::schema;
 
 /// The page, as it was when the program was built.
-const PAGE: &str = include_str!("../../docs/operations.md");
+const PAGE: &str = include_str!("../../docs/options.md");
 
 /// One option.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! How each replica of a database stands beside the others of its range: one table, made by asking the nodes that hold
-//! them. `docs/convergence.md` says what brings a replica from one state to the next. Nothing is changed.
+//! them. `docs/lagging.md` says what brings a replica from one state to the next. Nothing is changed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //!
 //! Both hold the same items (`item.rs`) in the same checksummed frames (`frame.rs`): settings, every leaf revision with
 //! its history and attachments, local documents, the purge log. Derived data (views, counters) is built again. No item
-//! names a node, a shard or an engine. docs/storage-format.md draws both.
+//! names a node, a shard or an engine. docs/backup-format.md draws both.
 
 mod dump;
 mod earlier;
