@@ -71,7 +71,7 @@ pub const FOREIGN: &[Row] = &[
         "max_message_size", "strip_last_msg", "filter_fields", "writer", "file", "write_buffer",
         "write_delay", "syslog_host", "syslog_port", "syslog_appid", "syslog_facility",
         "syslog_enterprise_number", "report_level",
-    ], "the log goes to the standard output, a line for each event"),
+    ], "the log goes to standard error, a line for each event"),
     ("stats", &["interval"], "statistics are counted when they happen"),
     ("smoosh", &[
         "db_channels", "view_channels", "cleanup_channels", "state_dir", "compaction_log_level", "persist",
