@@ -306,8 +306,8 @@ fn a_node_joins_by_a_token_of_the_command_line_and_members_are_documents() {
     assert_eq!(b.get("/_node/_local/_config/admins"), a.get("/_node/_local/_config/admins"));
 
     // The first node made its system databases alone.
-    let copies = || a.get("/_users").1["cluster"]["n"].clone();
-    until("the accounts have a copy on each node", || copies() == json!(2));
+    let replicas = || a.get("/_users").1["cluster"]["n"].clone();
+    until("the accounts have a replica on each node", || replicas() == json!(2));
 
     // Members are documents with the revisions of CouchDB.
     let (first, second) = ("1-967a00dff5e02add41819138abb3284d", "2-eec205a9d413992850a6e32678485900");

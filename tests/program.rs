@@ -108,7 +108,7 @@ fn a_node_in_maintenance_starts_again() {
     let args = ["serve", "--data", text(dir.path()), "--port", "0", "--set", READY_ADMIN];
     let (child, _) = start(&args);
     assert_eq!(stop(child, "-TERM").0, Some(0));
-    // It reads none of its copies, that of the users database neither.
+    // It reads none of its replicas, that of the users database neither.
     let (child, _) = start(&[&args[..], &["--set", "couchdb/maintenance_mode=true"]].concat());
     assert_eq!(stop(child, "-TERM").0, Some(0));
 }

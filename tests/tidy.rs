@@ -483,6 +483,10 @@ const RETIRED: &[&str] = &[
     "whoever",
     "regardless of who",
     "those who vote",
+    "shardcopy",
+    "rangecopy",
+    "owncopy",
+    "remotecopy",
 ];
 
 /// The words of a line as identifiers and prose have them: `judge_own` has the word `judge`.

@@ -1,6 +1,6 @@
-"""`scripts/bench cluster`: what copies cost and how soon they are the same again. Four parts:
+"""`scripts/bench cluster`: what replicas cost and how soon they are the same again. Four parts:
 
-- `rates`: three nodes with three copies beside one node, the same load one after the other;
+- `rates`: three nodes with three replicas beside one node, the same load one after the other;
 - `return`: a node is away while documents are written, and comes back: time until it has them all;
 - `rest`: what nodes say to each other, and what that costs, while nothing differs;
 - `rebalance`: three nodes become four under load, what requests feel of it.
@@ -50,21 +50,21 @@ def rates(args):
 
 
 def copies_of(client, n):
-    """How many copies agreed on a document."""
+    """How many replicas agreed on a document."""
     client.must("GET", f"/bench/{document(n)['_id']}?r={COPIES}")
     return int(client.told["X-Settee-Copies"])
 
 
 def until_level(client, numbers, limit_s=3600):
-    """Waits until all copies of documents agree. A look at one that they do not agree on mends it: each is looked at
+    """Waits until all replicas of documents agree. A look at one that they do not agree on mends it: each is looked at
     once, those that were written last first."""
     begun, fresh, in_a_row = time.monotonic(), iter(numbers), 0
     while in_a_row < PROBES:
         if time.monotonic() - begun > limit_s:
-            raise node.Failure("the copies do not become the same")
+            raise node.Failure("the replicas do not become the same")
         n = next(fresh, None)
         if n is None:
-            raise node.Failure("all documents were looked at before the copies were the same")
+            raise node.Failure("all documents were looked at before the replicas were the same")
         if copies_of(client, n) == COPIES:
             in_a_row += 1
         else:
@@ -175,12 +175,12 @@ def rebalance(args):
         print(HEADINGS, flush=True)
         written = beside(url, "bench", args.docs, "three nodes n=3, nothing beside", clients=CLIENTS)
         fourth = own.add()["name"]
-        written += beside(url, "bench", args.docs, "a fourth node, without copies", clients=CLIENTS)
+        written += beside(url, "bench", args.docs, "a fourth node, without replicas", clients=CLIENTS)
         wanted = {"databases": ["bench"]}
         plan = client.must("POST", "/_cluster/rebalance", {**wanted, "dry_run": True})["moves"]
         cpu = own.usage()[0]
         begin = lambda: client.must("POST", "/_cluster/rebalance", wanted, status=(202,))
-        what = f"{len(plan)} copies go to it, {args.docs // args.q} documents each"
+        what = f"{len(plan)} replicas go to it, {args.docs // args.q} documents each"
         written += beside(url, "bench", args.docs, what, begin, lambda: moved(client, wanted), clients=CLIENTS)
         cpu, mb = own.usage()[0] - cpu, own.usage()[1]
         shards = client.must("GET", "/bench/_shards")["shards"].values()

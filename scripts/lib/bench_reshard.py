@@ -119,9 +119,9 @@ def move(args):
         load(url, "bench", args.docs)
         beside(url, "bench", args.docs, "three nodes n=2, nothing beside")
         wanted = {"drain": [three.nodes[0]["name"]], "databases": ["bench"]}
-        copies = len(client.must("POST", "/_cluster/rebalance", {**wanted, "dry_run": True})["moves"])
+        replicas = len(client.must("POST", "/_cluster/rebalance", {**wanted, "dry_run": True})["moves"])
         begin = lambda: client.must("POST", "/_cluster/rebalance", wanted, status=(202,))
-        what = f"three nodes, one with {copies} copies is emptied"
+        what = f"three nodes, one with {replicas} replicas is emptied"
         beside(url, "bench", args.docs, what, begin, lambda: moved(client, wanted))
         if client.must("GET", "/bench")["doc_count"] < args.docs:
             raise node.Failure("documents are missing after the moves")

@@ -1,7 +1,7 @@
 """What `scripts/chaos` looks at when the faults are over: each node by itself against what clients were promised. Standard
 library only.
 
-A node is looked at while the two others are suspended, so that it answers from its own copies alone; it is suspended before the
+A node is looked at while the two others are suspended, so that it answers from its own replicas alone; it is suspended before the
 next one goes on, so that nothing passes from one to the other between the looks.
 """
 

@@ -62,7 +62,7 @@ fn below() -> [ShardError; 6] {
         storage(StorageError::Corrupt(reason())),
         storage(StorageError::NoFiles(reason())),
         storage(StorageError::NoRoom),
-        ShardError::NoCopy { copies: 3 },
+        ShardError::NoReplica { replicas: 3 },
         ShardError::Indeterminate(reason()),
     ]
 }
@@ -93,7 +93,7 @@ fn reads() -> String {
     let reads = [
         ReadError::DatabaseGone,
         ReadError::DamagedAttachment { name: name() },
-        ReadError::TooFewCopies { answered: 1, wanted: 2 },
+        ReadError::TooFewReplicas { answered: 1, wanted: 2 },
     ];
     let designs = [DesignLookupError::NotFound { deleted: false }, DesignLookupError::NotFound { deleted: true }];
     let changes = [
@@ -144,7 +144,7 @@ fn writes() -> String {
         E::PartitionOverflow { id: id() },
         E::RevisionRequired,
         E::Unauthorized { reason: Value::from("REASON") },
-        E::TooFewCopies { answered: 1, wanted: 2 },
+        E::TooFewReplicas { answered: 1, wanted: 2 },
         E::UploadGone { name: name() },
         E::Unknown,
     ];
@@ -153,8 +153,8 @@ fn writes() -> String {
         SettingError::IllegalMember,
         SettingError::IllegalLimit,
         SettingError::IllegalSecurity { reason: "REASON" },
-        SettingError::NoMajority { answered: 1, copies: 3 },
-        SettingError::Undecided { answered: 1, copies: 3 },
+        SettingError::NoMajority { answered: 1, replicas: 3 },
+        SettingError::Undecided { answered: 1, replicas: 3 },
         SettingError::TooManyDocuments,
         SettingError::TooManyRevisions,
         SettingError::DatabaseGone,
