@@ -2,8 +2,10 @@
 //!
 //! Callers that wait stand in a ring and are served round robin. A client that has its share of the turns is passed
 //! over while others wait, and so is a database after that. Some turns are kept for clients that have none. Requests of
-//! one caller are served in the order in which they came; while clients give up, the latest first: its client still
-//! waits for the answer. A request that makes no progress for a while waits for something itself: its turn counts no
+//! one caller are served in the order in which they came. Once a client of a caller gave up, no more requests of that
+//! caller wait than are served before the next one would give up: a refusal costs less than a connection that ends and
+//! is made anew. While more of them wait than that, the latest goes first: its client still waits for the answer. A
+//! request that makes no progress for a while waits for something itself: its turn counts no
 //! more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,11 +107,16 @@ struct Line<G> {
     waiting: VecDeque<Waiting<G>>,
     /// When a client gave up last although no other had waited for longer.
     given_up: Option<Instant>,
+    /// After which time at least one of them gave up.
+    patience: Option<Duration>,
+    /// When a request got its turn last, and the time between two of them, on average.
+    taken: Option<Instant>,
+    pace: Option<Duration>,
 }
 
 impl<G> Default for Line<G> {
     fn default() -> Line<G> {
-        Line { waiting: VecDeque::new(), given_up: None }
+        Line { waiting: VecDeque::new(), given_up: None, patience: None, taken: None, pace: None }
     }
 }
 
@@ -120,13 +127,26 @@ impl<G> Line<G> {
         let is_earliest = self.waiting.iter().find(|other| !other.goes_on).is_none_or(|other| other.came >= came);
         if is_earliest && now.since(came) >= limits::ADMISSION_PATIENCE {
             self.given_up = Some(now);
+            let waited = now.since(came);
+            self.patience = Some(self.patience.map_or(waited, |patience| patience.min(waited)));
         }
+    }
+
+    /// The time that one more request would wait, in parts of the least time that a client of the caller waited before
+    /// it gave up; 0 where none did.
+    fn outlook(&self) -> f64 {
+        let (Some(patience), Some(pace)) = (self.patience, self.pace) else { return 0.0 };
+        pace.as_secs_f64() * self.waiting.len() as f64 / patience.as_secs_f64()
     }
 
     /// Takes the request that is next.
     fn take(&mut self, now: Instant) -> Option<Waiting<G>> {
+        if let Some(since) = self.taken.replace(now).map(|before| now.since(before)) {
+            self.pace = Some(self.pace.map_or(since, |pace| (pace * 7 + since) / 8));
+        }
         let goes_on = self.waiting.front()?.goes_on;
-        let latest_first = self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
+        let latest_first =
+            self.outlook() > 1.0 && self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
         if latest_first && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
     }
 }
@@ -232,7 +252,7 @@ impl<G> Queue<G> {
             if self.waiting >= self.bounds.queue {
                 return Err(Full::All);
             }
-            if own >= self.bounds.queue_own() {
+            if own >= self.bounds.queue_own() || self.lines.get(&caller).is_some_and(|line| line.outlook() > 0.5) {
                 return Err(Full::Own);
             }
         }
