@@ -6,7 +6,7 @@ use super::sample::database;
 
 /// Leaves and inner revisions of the trees that [`begin`] makes, and some that are none.
 const REVS: &[&str] =
-    &["1-a", "2-b", "3-c", "3-d", "2-e", "4-f", "1-z", "5-0", "x", "2-", "-1-a", "1-A", "02-b", "3-c,3-d", "0-a", ""];
+    &["1-a", "2-b", "3-c", "3-d", "2-e", "4-f", "1-z", "5-0", "x", "2-", "-1-a", "1-A", "3-c,3-d", "0-a", ""];
 /// Branches: generation of the leaf and ids from it to the root.
 const BRANCHES: &[(u64, &str)] = &[
     (3, "\"c\",\"b\",\"a\""),

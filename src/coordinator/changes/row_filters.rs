@@ -69,11 +69,8 @@ impl Feeds<'_> {
         ChangesFilter::Rows(Arc::new(BySelector { env, selector, collator, index }))
     }
 
-    /// The index of a selector if it is declared. None has conflicts, which a feed may be asked to look at.
+    /// The index of a selector if it is declared.
     async fn declared_index(self, selector: &Arc<Selector>) -> Result<Option<DatabaseView>, ReadError> {
-        if selector.fields().iter().any(|path| path.split('.').next() == Some("_conflicts")) {
-            return Ok(None);
-        }
         let programs = self.design_docs().programs().await?;
         if !programs.iter().any(|program| declares(program.body())) {
             return Ok(None);
