@@ -190,7 +190,7 @@ fn show_prefix_end(key: &mut Value) {
 fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, collator: &Collator) -> Value {
     let (start, end) = ends(request, choice, collator);
     object([
-        // Documents of several copies are read behind the index.
+        // Documents of several replicas are read behind the index.
         ("include_docs", (!covers(request, choice) && request.r <= 1).into()),
         ("view_type", "map".into()),
         ("reduce", false.into()),
