@@ -297,8 +297,17 @@ fn bad_mod(c: &Client) -> u16 {
     c.send("POST", "/d/_find", &["Accept: */*", "Content-Type: application/json"], query).status
 }
 
+fn unsorted(c: &Client) -> bool {
+    let design = r#"{"views":{"v":{"map":"function (doc) { emit(1); emit(2); }"}}}"#;
+    let put = c.put("/d/_design/unsorted", design).status == 201;
+    let rows = |query: &str| c.get(&format!("/d/_design/unsorted/_view/v?sorted=false{query}")).body;
+    let count = |query: &str| rows(query).matches("\"id\":").count();
+    put && count("") > 1 && count("&skip=1") == count("") - 1 && !rows("").contains("total_rows")
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
+    ("`sorted=false` of a view", unsorted),
     ("ETag of `_all_docs`", list_etag),
     ("`instance_start_time`", |c| c.get("/d").body.contains("\"instance_start_time\":\"0\"")),
     ("`_changes?limit=0`", |c| c.get("/d/_changes?limit=0").body.matches("\"id\":").count() == 1),

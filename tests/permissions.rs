@@ -68,7 +68,8 @@ fn refusal(right: Right, rank: Rank) -> Option<(u16, &'static str)> {
         Database if rank == Rank::Member => Some(NO_DATABASE),
         Index if rank == Rank::Member => Some(NOT_SAVED),
         Database | Index => (rank < Rank::Member).then_some(stranger),
-        Maintenance => (rank < Rank::DatabaseAdmin).then_some(NO_MAINTAINER),
+        Maintenance if rank == Rank::Member => Some(NO_MAINTAINER),
+        Maintenance => (rank < Rank::Member).then_some(stranger),
     }
 }
 

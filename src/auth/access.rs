@@ -89,7 +89,7 @@ fn refusal(class: Class, rank: Rank, named: bool) -> Option<Refusal> {
         Class::Metrics => same(NOT_METRICS),
         Class::Member => (Some(NOT_AUTHORIZED), Some(NOT_ALLOWED), None, None),
         Class::DatabaseAdmin => (Some(NOT_AUTHORIZED), Some(NOT_ALLOWED), Some(not_db_admin), None),
-        Class::Maintenance => (Some(NOT_MAINTAINER), Some(NOT_MAINTAINER), Some(NOT_MAINTAINER), None),
+        Class::Maintenance => (Some(NOT_AUTHORIZED), Some(NOT_ALLOWED), Some(NOT_MAINTAINER), None),
     };
     match rank {
         Rank::Anonymous => anonymous,

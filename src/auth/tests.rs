@@ -117,7 +117,7 @@ fn the_table_of_rights_is_the_recorded_one() {
         (Class::Metrics, [metrics, metrics, metrics, metrics, None]),
         (Class::Member, [stranger, outsider, None, None, None]),
         (Class::DatabaseAdmin, [stranger, outsider, member, None, None]),
-        (Class::Maintenance, [maintainer, maintainer, maintainer, None, None]),
+        (Class::Maintenance, [stranger, outsider, maintainer, None, None]),
     ];
     let object = br#"{"admins":{"names":["dba"]},"members":{"names":["mem"],"roles":["team"]}}"#;
     let security = SecurityObject::parse(object).unwrap();

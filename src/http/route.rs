@@ -393,18 +393,16 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
             [name] if name.starts_with('_') => (GET_POST, "GET"),
             [_] => (GET, "GET"),
             [_, "_all_docs"] => (GET_POST, "GET,HEAD,POST"),
-            [_, "_all_docs", "queries"] | [_, "_find" | "_explain"] => (POST, "POST"),
+            [_, "_all_docs", "queries"] | [_, "_find" | "_explain", ..] => (POST, "POST"),
             [_, "_design", _, _, ..] => design_methods(&rest[3..]),
             // `_index` is told what it takes once the partition's name is known to be one; nothing else is there,
             // whatever is asked of it, nor without a name.
             _ => (ANY, ""),
         },
         InDatabase::DesignFunction(_, path) => design_methods(path),
-        InDatabase::TempView => (ANY, ""),
+        InDatabase::TempView | InDatabase::LocalWithoutId | InDatabase::LocalAttachment => (ANY, ""),
         InDatabase::Document(_)
         | InDatabase::Local(_)
-        | InDatabase::LocalWithoutId
-        | InDatabase::LocalAttachment
         | InDatabase::Snapshot
         | InDatabase::Restore
         | InDatabase::NotText

@@ -490,7 +490,7 @@
                 return '{"resp":' + text(answering(null, run)) + '}';
             } catch (error) {
                 // Where the path names a document, that it is missing is what went wrong.
-                if (given !== null || asking.path.length <= 5 || isFatal(error)) throw error;
+                if (given !== null || asking.path.length <= 5 || isExhaustion(error)) throw error;
                 throw ['error', 'not_found', 'document not found'];
             }
         },

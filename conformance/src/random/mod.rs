@@ -11,14 +11,20 @@ mod attachments;
 mod bulk;
 mod changes;
 mod database;
+mod designs;
 mod documents;
+mod feeds;
 mod find;
 mod functions;
 mod lists;
+mod pages;
 mod partitions;
+mod reduces;
 mod replication;
+mod rights;
 mod sample;
 mod server;
+mod trees;
 mod views;
 
 use crate::json::Value;
@@ -43,6 +49,12 @@ const CHAPTERS: &[(&str, Ask, Ask)] = &[
     ("functions", functions::begin, functions::ask),
     ("replication", replication::begin, replication::ask),
     ("server", server::begin, server::ask),
+    ("pages", pages::begin, pages::ask),
+    ("reduces", reduces::begin, reduces::ask),
+    ("feeds", feeds::begin, feeds::ask),
+    ("trees", trees::begin, trees::ask),
+    ("designs", designs::begin, designs::ask),
+    ("rights", rights::begin, rights::ask),
 ];
 
 /// The names of all chapters.

@@ -222,9 +222,14 @@ impl Changes {
         let mut candidates = Vec::with_capacity(rows.len());
         let candidate = |((_, row), document): (&Row, Document)| {
             let Document::Found(fetched) = document else { return None };
+            let shows = self.query.conflicts && self.query.style == Style::MainOnly;
+            let conflicts = match fetched.tree.winner().filter(|_| shows) {
+                Some(winner) => fetched.conflicts(&winner.rev).0,
+                None => Vec::new(),
+            };
             let Fetched { tree, local_seq, found } = fetched;
             let leaves = found.into_iter().filter_map(|(_, stored)| stored).collect();
-            candidates.push(Candidate { id: row.id.clone(), leaves });
+            candidates.push(Candidate { id: row.id.clone(), leaves, conflicts });
             Some(Fetched { tree, local_seq, found: Vec::new() })
         };
         let found: Vec<Option<Fetched>> = rows.iter().zip(documents).map(candidate).collect();

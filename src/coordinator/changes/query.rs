@@ -60,6 +60,8 @@ pub struct Candidate {
     pub id: DocId,
     /// The leaves to be filtered, best first, with their bodies.
     pub leaves: Vec<StoredRevision>,
+    /// The other live leaves of the winner, where the query has `conflicts` and the style `main_only`.
+    pub conflicts: Vec<Revision>,
 }
 
 /// A filter of changes above this layer: a selector, a view, a function.
@@ -103,7 +105,7 @@ pub struct ChangesQuery {
     pub filter: ChangesFilter,
     /// Give the winner along.
     pub include_docs: bool,
-    /// Give the conflicts of included documents along.
+    /// Filters and included documents show the conflicts of winners.
     pub conflicts: bool,
 }
 

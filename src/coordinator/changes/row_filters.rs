@@ -112,9 +112,10 @@ impl ByFunction {
     async fn passes(&self, page: &[Candidate]) -> Result<Vec<Vec<bool>>, ChangesError> {
         let text = |candidate: &Candidate, at: usize| {
             let leaf = &candidate.leaves[at];
-            // CouchDB's filters see no more of the history than that, and no conflicts.
+            // CouchDB's filters see no more of the history than that.
             let own = RevPath::single(leaf.rev.clone());
-            let options = RenderOptions { revisions: Some(&own), ..RenderOptions::default() };
+            let conflicts = &candidate.conflicts;
+            let options = RenderOptions { revisions: Some(&own), conflicts, ..RenderOptions::default() };
             String::from_utf8_lossy(&render(candidate.id.as_str(), leaf, &options)).into_owned()
         };
         let leaves = page.iter().flat_map(|c| (0..c.leaves.len()).map(move |at| text(c, at)));
@@ -163,7 +164,7 @@ impl RowFilter for BySelector {
 fn matches(selector: &Selector, collator: &Collator, page: &[Candidate]) -> Result<Vec<Vec<bool>>, JsonError> {
     let leaves = |candidate: &Candidate| {
         let id = candidate.id.as_str();
-        let seen = |leaf| StoredDocument::of(id, leaf);
+        let seen = |leaf| StoredDocument::of(id, leaf).with_conflicts(&candidate.conflicts);
         let passed_rows = candidate.leaves.iter().map(|leaf| selector.matches_subject(&seen(leaf), collator));
         passed_rows.collect::<Result<Vec<bool>, JsonError>>()
     };

@@ -123,7 +123,10 @@ impl Queries<'_> {
         let FieldRange::Between(low, high) = request.selector.field_range("_id", &query.collator) else {
             return Source::None;
         };
-        // What is no text bounds no id here; the selector still matches.
+        // Ids are behind all values that are no text: none is below such a bound, and nothing is read; all are above.
+        if high.as_ref().is_some_and(|bound| bound.value.as_str().is_none()) {
+            return Source::None;
+        }
         let end = |bound: Option<crate::document::selector::Bound>| match bound.as_ref().and_then(|b| b.value.as_str())
         {
             Some(text) => End::Included(DocId::new(text)),
@@ -217,12 +220,13 @@ impl Hits {
                 if rows.is_empty() {
                     return Ok(None);
                 }
-                let mut keys = rows.len() as u64;
                 if let Some(Bookmark { key: Some(key), id }) = &self.query.after {
                     let key = key.to_vec();
                     let skips = mutated(Mutation::BookmarkSkips);
                     rows.retain(|row| (row.id.as_str() != id && !skips) || row.key != key);
                 }
+                // The row of the bookmark was counted on its own page.
+                let mut keys = rows.len() as u64;
                 let hits = match self.covering {
                     true => self.match_rows(rows).await?,
                     false => {

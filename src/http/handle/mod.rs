@@ -47,9 +47,16 @@ pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Reque
     if accepted.contains(&request.verb) {
         return Ok(());
     }
-    // A stranger does not learn from methods what there is.
-    if let Endpoint::In(db, _) = endpoint {
-        ctx.open(db, request, Class::Member)?;
+    match endpoint {
+        Endpoint::Node(rest) => node::check_before_method(ctx, rest)?,
+        // A stranger does not learn from methods what there is.
+        Endpoint::In(db, at) => {
+            let database = ctx.open(db, request, Class::Member)?;
+            if let InDatabase::Partition(path) = at {
+                partition::check_path(&database, request, path)?;
+            }
+        }
+        _ => {}
     }
     Err(Problem::method_not_allowed(allow))
 }

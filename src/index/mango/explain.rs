@@ -190,7 +190,8 @@ fn show_prefix_end(key: &mut Value) {
 fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, collator: &Collator) -> Value {
     let (start, end) = ends(request, choice, collator);
     object([
-        ("include_docs", (!covers(request, choice)).into()),
+        // Documents of several replicas are read behind the index.
+        ("include_docs", (!covers(request, choice) && request.r <= 1).into()),
         ("view_type", "map".into()),
         ("reduce", false.into()),
         ("partition", partition.map_or(Value::Null, Value::from)),

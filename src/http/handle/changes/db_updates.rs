@@ -9,7 +9,7 @@ use crate::coordinator::node::global_changes::{GLOBAL_CHANGES, read_note};
 use crate::coordinator::{ChangeRow, ChangesQuery, FeedOperations, Since};
 use crate::document::json::write_string;
 use crate::http::handle::document::shown::Piece;
-use crate::http::{Context, Problem, Query, Reply, Request, Result};
+use crate::http::{Context, Problem, Query, Reply, Request, Result, query};
 use crate::limits;
 
 /// `GET /_db_updates`
@@ -44,26 +44,35 @@ struct Args {
 
 impl Args {
     fn read(query: &Query, last_event_id: Option<&str>) -> Result<Args> {
-        let number = |name: &str| query.get(name).map(integer).transpose();
-        let feed = feed(query.get("feed"));
-        let heartbeat_ms = match query.get("heartbeat") {
-            Some("true") => Some(limits::CHANGES_HEARTBEAT_MS),
-            Some("false") => None,
-            _ => number("heartbeat")?.filter(|ms| *ms > 0),
+        let mut args = Args {
+            feed: Feed::Normal,
+            since: Since::Beginning,
+            limit: None,
+            descending: false,
+            timeout_ms: None,
+            heartbeat_ms: None,
         };
-        let limit = number("limit")?;
-        let timeout_ms = number("timeout")?;
-        let feed = feed?;
-        let named = query.get("since").or(query.get("last-event-id"));
-        let since = if feed == Feed::EventSource { last_event_id.or(named) } else { named };
-        Ok(Args {
-            feed,
-            since: since.map_or(Ok(Since::Beginning), Since::parse)?,
-            limit,
-            descending: query.flag("descending"),
-            timeout_ms,
-            heartbeat_ms,
-        })
+        // As in CouchDB every value is read; of several the first counts, of several limits the least.
+        for (name, value) in query.iter() {
+            match (name, value) {
+                ("limit", number) => {
+                    let limit = integer(number)?;
+                    args.limit = Some(args.limit.map_or(limit, |least| least.min(limit)));
+                }
+                ("timeout", number) => _ = args.timeout_ms.get_or_insert(integer(number)?),
+                ("heartbeat", "true") => _ = args.heartbeat_ms.get_or_insert(limits::CHANGES_HEARTBEAT_MS),
+                ("heartbeat", "false") => {}
+                ("heartbeat", number) => _ = args.heartbeat_ms.get_or_insert(integer(number)?),
+                ("descending", "true") => args.descending = true,
+                _ => {}
+            }
+        }
+        args.heartbeat_ms = args.heartbeat_ms.filter(|ms| *ms > 0);
+        args.feed = feed(query.get("feed"))?;
+        let last_event_id = last_event_id.filter(|_| args.feed == Feed::EventSource);
+        let since = last_event_id.or(query.get("since")).or(query.get("last-event-id"));
+        args.since = since.map_or(Ok(Since::Beginning), Since::parse)?;
+        Ok(args)
     }
 }
 
@@ -77,8 +86,10 @@ fn feed(name: Option<&str>) -> Result<Feed> {
     }
 }
 
+/// Numbers beyond 64 bits are the largest.
 fn integer(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| Problem::bad_request("invalid_integer"))
+    let number = query::integer(text).ok().and_then(|number| u64::try_from(number).ok());
+    number.ok_or_else(|| Problem::bad_request("invalid_integer"))
 }
 
 /// The JSON of a row; `None` for a change that tells of no database.
@@ -124,7 +135,8 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused_as_recorded() {
-        for query in ["limit=abc", "timeout=-1", "heartbeat=x", "limit=", "limit=x&feed=telepathy"] {
+        let all = ["limit=abc", "timeout=-1", "heartbeat=x", "limit=", "limit=x&feed=telepathy", "limit=1&limit=1.5"];
+        for query in all {
             assert_eq!(read(query), Err("invalid_integer".to_owned()), "{query}");
         }
         let feeds = "Supported `feed` types: normal, continuous, longpoll, eventsource";
@@ -137,6 +149,9 @@ mod tests {
         assert_eq!(read("heartbeat=100").unwrap().heartbeat_ms, Some(100));
         assert_eq!(read("heartbeat=0").unwrap().heartbeat_ms, None);
         assert_eq!(read("limit=0").unwrap().limit, Some(0), "no row, as in CouchDB");
+        assert_eq!(read("limit=99999999999999999999").unwrap().limit, Some(i64::MAX as u64));
+        assert_eq!(read("limit=3&limit=2&limit=5&timeout=7&timeout=8").unwrap().timeout_ms, Some(7));
+        assert_eq!(read("limit=3&limit=2&limit=5").unwrap().limit, Some(2));
         assert_eq!(read("").unwrap().since, Since::Beginning);
         assert_eq!(read("feed=eventsource&since=0").unwrap().since, Since::Now);
     }

@@ -125,7 +125,7 @@ fn query(args: &ChangesArgs, filter: ChangesFilter) -> ChangesQuery {
         seq_interval: args.seq_interval,
         filter,
         include_docs: args.include_docs,
-        conflicts: args.include_docs && args.conflicts,
+        conflicts: args.conflicts,
     }
 }
 

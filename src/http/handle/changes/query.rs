@@ -44,7 +44,7 @@ pub struct ChangesArgs {
     pub descending: bool,
     /// Rows carry `doc`.
     pub include_docs: bool,
-    /// With `include_docs`: add `_conflicts`.
+    /// Filters see `_conflicts`; with `include_docs` it is added.
     pub conflicts: bool,
     /// With `include_docs`: attachments with data.
     pub attachments: bool,
@@ -90,14 +90,14 @@ impl ChangesArgs {
     /// 400 for values that cannot be read.
     pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<Asked, Problem> {
         let mut args = ChangesArgs::default();
-        let (mut name_of_feed, mut since, mut filter, mut view, mut doc_ids) = ("normal", "0", "", None, None);
+        let (mut name_of_feed, mut since, mut filter) = ("normal", "0", "");
+        // Of several values of these the first counts, as in CouchDB; of all others the last.
+        let (view, doc_ids) = (query.get("view"), query.get("doc_ids"));
         for (name, value) in query.iter() {
             match name.to_ascii_lowercase().as_str() {
                 "feed" => name_of_feed = value,
                 "since" | "last-event-id" => since = value,
                 "filter" => filter = value,
-                "view" => view = Some(value),
-                "doc_ids" => doc_ids = Some(value),
                 lower => args.take(lower, value)?,
             }
         }

@@ -129,6 +129,7 @@ async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str
     let database = open(ctx, &request, db)?;
     check_attachment_name(name)?;
     let id = checked_id(ctx, id)?;
+    placed_id(&database, id.as_str())?;
     may_write(ctx, &request, &database, &id)?;
     let upload = UploadOptions {
         name: name.to_owned(),

@@ -50,6 +50,10 @@ pub async fn get(
     };
     // CouchDB's order: what there is, then what is missing, each by revision, however it was asked for.
     found.sort_by(|(a, has_a), (b, has_b)| (has_a.is_none(), a).cmp(&(has_b.is_none(), b)));
+    // One that is named twice is told once.
+    if !options.latest {
+        found.dedup_by(|(a, _), (b, _)| a == b);
+    }
     let answers = Answers { db, id, options: options.clone(), fetched, found };
     if !admits(request.header("accept"), "multipart/mixed") {
         return Ok(Reply::generate(move |mut sink| async move { answers.json(&mut sink).await }));

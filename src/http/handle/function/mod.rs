@@ -20,7 +20,7 @@ use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::render::{RenderOptions, render};
 use crate::http::handle::document::write::options;
-use crate::http::handle::document::{checked_id, may_write, open};
+use crate::http::handle::document::{checked_id, may_write, open, placed_id};
 use crate::http::handle::rules;
 use crate::http::handle::token::with_token;
 use crate::http::response::{encode_segment, state_etag};
@@ -99,7 +99,7 @@ pub fn invalid_path(error: &'static str) -> Problem {
 /// The JSON text of a document as functions see it; `null` for none.
 async fn document(ctx: &Context, request: &Request, db: &Arc<Database>, id: Option<&str>) -> Result<String> {
     let Some(id) = id else { return Ok("null".to_owned()) };
-    let id = DocId::new(id);
+    let id = placed_id(db, id)?;
     let sight = rules::sight(ctx, &request.user, db, &id)?;
     let Some(mut fetched) = db.documents().fetch(&id, Want::Winner).await? else { return Ok("null".to_owned()) };
     match fetched.take_one().filter(|stored| !stored.deleted) {

@@ -13,7 +13,7 @@ use crate::document::json::{self, Object, Value};
 use crate::http::handle::database::info;
 use crate::http::query::decode;
 use crate::http::vhost::ASKED_PATH;
-use crate::http::{Context, Problem, Query, Request, Result};
+use crate::http::{Context, Problem, Query, Request, Result, Verb};
 
 /// Query parameters that come decoded; all others are texts.
 const DECODED: [&str; 4] = ["key", "startkey", "endkey", "descending"];
@@ -74,10 +74,11 @@ fn push_common(
     Ok(())
 }
 
-/// The fields of an HTML form that is not multipart.
+/// The fields of an HTML form that is not multipart; as in CouchDB, forms come by POST and PUT alone.
 fn form(request: &Request, body: Option<&Value>) -> Object {
     let mut out = Object::new();
-    let is_form = request.media_type().as_deref() == Some("application/x-www-form-urlencoded");
+    let is_form = matches!(request.verb, Verb::Post | Verb::Put)
+        && request.media_type().as_deref() == Some("application/x-www-form-urlencoded");
     if let (true, Some(text)) = (is_form, body.and_then(Value::as_str)) {
         Query::parse(text).iter().for_each(|(name, value)| drop(out.insert(name, value)));
     }

@@ -6,8 +6,8 @@ use super::partition;
 use super::view_query::ViewArgs;
 use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, ReadOperations, RowDoc};
 use crate::document::json::{Value, write_string};
-use crate::http::handle::document::open;
 use crate::http::handle::document::shown::{Data, row_doc, write_pieces};
+use crate::http::handle::document::{open, placed_id};
 use crate::http::handle::rules::{self, Lister};
 use crate::http::response::state_etag;
 use crate::http::route::ListKind;
@@ -142,7 +142,23 @@ fn check(ctx: &Context, db: &Arc<Database>, source: &DocSource, args: &mut ViewA
     if args.partition.is_some() && !db.map().partitioned && !is_below_partition {
         return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
     }
-    args.bound(&ctx.config, args.partition.is_some() || is_below_partition)
+    args.bound(&ctx.config, args.partition.is_some() || is_below_partition)?;
+    match (source, &args.keys) {
+        (DocSource::All | DocSource::Partition(_), Some(keys)) => check_placed(db, keys, args),
+        _ => Ok(()),
+    }
+}
+
+/// In a partitioned database, whether the keys that are to be shown can be ids there: no shard could be asked for
+/// others.
+fn check_placed(db: &Arc<Database>, keys: &[Value], args: &ViewArgs) -> Result<()> {
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (skip, limit) = (number(args.skip), number(args.limit));
+    let check = |key: &Value| key.as_str().map_or(Ok(()), |id| placed_id(db, id).map(drop));
+    match args.descending {
+        false => keys.iter().skip(skip).take(limit).try_for_each(check),
+        true => keys.iter().rev().skip(skip).take(limit).try_for_each(check),
+    }
 }
 
 async fn begin(db: &Arc<Database>, source: DocSource, args: &ViewArgs) -> Result<AllDocs> {

@@ -223,7 +223,9 @@ impl Finder {
         }
         let Some(mut hits) = self.page(self.skip.saturating_add(self.left)).await? else { return Ok(None) };
         let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(hits.len());
-        hits.drain(..skipped);
+        if let Some(last) = hits.drain(..skipped).next_back() {
+            self.last = Some(last.bookmark());
+        }
         hits.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.skip -= skipped as u64;
         self.left -= hits.len() as u64;
@@ -235,11 +237,17 @@ impl Finder {
         Ok(Some(self.hits.texts(hits).await?))
     }
 
-    /// With `execution_stats`, reads on to the first match behind the last result: CouchDB has examined that one, too.
+    /// With `execution_stats`, reads on to the first match behind the last result: CouchDB has examined that one, too,
+    /// and those that are skipped even where none is wanted.
     async fn look_ahead(&mut self) -> Result<()> {
-        let before = self.figures.matches;
-        let counts = self.request.execution_stats && !self.request.count;
-        while counts && self.figures.matches == before && self.page(1).await?.is_some() {}
+        if !self.request.execution_stats || self.request.count {
+            return Ok(());
+        }
+        let mut left = self.skip.saturating_add(1);
+        while left > 0 {
+            let Some(hits) = self.page(left).await? else { break };
+            left -= (hits.len() as u64).min(left);
+        }
         Ok(())
     }
 

@@ -19,11 +19,10 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 /// 400 without a name, for a name that cannot be one, and for a database without partitions; 404 for other paths.
 pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    if check_given_first(&request, path).is_err() {
+        check_path(&*ctx.open(db, &request, Class::Member)?, &request, path)?;
+    }
     match parts.as_slice() {
-        [name, _, ..] if check_given(request.query.get("partition"), name).is_err() => {
-            check(&*ctx.open(db, &request, Class::Member)?, name)?;
-            Err(other_partition())
-        }
         [name, "_all_docs", below @ ..] if matches!(below, [] | ["queries"]) => {
             request.query = request.query.by_name();
             match below {
@@ -31,8 +30,8 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[Strin
                 _ => all_docs::partition_queries(ctx, request, db, name).await,
             }
         }
-        [name, "_find"] => find::find(ctx, request, db, Some(name)).await,
-        [name, "_explain"] => find::explain(ctx, request, db, Some(name)).await,
+        [name, "_find", ..] => find::find(ctx, request, db, Some(name)).await,
+        [name, "_explain", ..] => find::explain(ctx, request, db, Some(name)).await,
         // The indexes of the whole database: CouchDB hands the request on as it does queries.
         [name, "_index", ..] if mango_index::is_path(&path[1..]) => {
             check(&*ctx.open(db, &request, Class::Member)?, name)?;
@@ -52,6 +51,22 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[Strin
         }
         _ => info(ctx, &request, db, &parts).await,
     }
+}
+
+/// What is wrong with a path below a partition before anything else is: that `db` has none, that none is named so, or
+/// that the query names another. Nothing is said of the partition itself.
+///
+/// # Errors
+/// As [`check`] and [`check_given`].
+pub fn check_path(db: &Database, request: &Request, path: &[String]) -> Result<()> {
+    let [name, _, ..] = path else { return Ok(()) };
+    check(db, name)?;
+    check_given_first(request, path)
+}
+
+fn check_given_first(request: &Request, path: &[String]) -> Result<()> {
+    let [name, _, ..] = path else { return Ok(()) };
+    check_given(request.query.get("partition"), name)
 }
 
 /// Whether a path may name a partition of `db` so.

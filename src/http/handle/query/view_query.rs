@@ -209,6 +209,21 @@ impl ViewArgs {
         (self.start_key, self.end_key) = (key.clone(), key);
     }
 
+    /// Of several `keys` the last counts. As in CouchDB one of a single key is a range beside a list of others.
+    fn add_keys(&mut self, list: Vec<Value>) {
+        match (self.keys.take(), list.as_slice()) {
+            (Some(before), [key]) if before.len() != 1 => {
+                self.set_key(Some(key.clone()));
+                self.keys = Some(before);
+            }
+            (Some(mut before), others) if before.len() == 1 && others.len() != 1 => {
+                self.set_key(before.pop());
+                self.keys = Some(list);
+            }
+            _ => self.keys = Some(list),
+        }
+    }
+
     fn take_query(&mut self, query: &Query, place: Place) -> Result<(), Problem> {
         for (name, text) in query.iter() {
             match name {
@@ -232,12 +247,12 @@ impl ViewArgs {
     fn take(&mut self, name: &str, given: &Given<'_>, place: Place) -> Result<(), Problem> {
         match name {
             "key" => self.set_key(given.json()),
-            "keys" => self.keys = Some(keys(given, place)?),
+            "keys" => self.add_keys(keys(given, place)?),
             "startkey" | "start_key" => self.start_key = given.json(),
             "endkey" | "end_key" => self.end_key = given.json(),
             "startkey_docid" | "start_key_doc_id" => self.start_doc_id = Some(given.string()),
             "endkey_docid" | "end_key_doc_id" => self.end_doc_id = Some(given.string()),
-            "limit" => self.limit = limit(given.integer()?, LIMIT_MAX)?,
+            "limit" => self.limit = given.integer()?,
             "skip" => self.skip = given.integer()?,
             "descending" => self.descending = given.boolean()?,
             "include_docs" => self.include_docs = given.boolean()?,
@@ -287,7 +302,7 @@ impl ViewArgs {
             let reason = "Can't specify group=false and group_level>0 at the same time";
             return Err(Problem::query_parse(reason));
         }
-        Ok(())
+        limit(self.limit, LIMIT_MAX).map(drop)
     }
 
     /// What holds for lists of documents, too.

@@ -28,7 +28,11 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
     let [name, below @ ..] = parts.as_slice() else {
         return Err(Problem::bad_request("Incomplete path to _node request"));
     };
-    if *name != "_local" && *name != ctx.node_name {
+    if !is_here(ctx, name) {
+        // This path leads nowhere on any node.
+        if matches!(below, ["_config", _, _, _, ..]) {
+            return Err(Problem::missing());
+        }
         return elsewhere(ctx, request, &(*name).into()).await;
     }
     match below {
@@ -65,13 +69,37 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
     }
 }
 
+fn is_here(ctx: &Context, name: &str) -> bool {
+    name == "_local" || name == ctx.node_name
+}
+
 /// Asks another node: one that is a member, was one, or is connected.
 async fn elsewhere(ctx: &Context, request: Request, node: &NodeName) -> Result<Reply> {
+    reachable(ctx, node)?;
+    forward::ask(ctx, node, request).await
+}
+
+fn reachable(ctx: &Context, node: &NodeName) -> Result<()> {
     let known = ctx.cluster.records().get(node.as_str()).is_some_and(|record| !record.deleted);
     match ctx.cluster.is_up(node) {
-        true => forward::ask(ctx, node, request).await,
+        true => Ok(()),
         false if known => Err(Problem::node_down(node)),
         false => Err(Problem::not_found(format!("no such node: {node}"))),
+    }
+}
+
+/// What is wrong with a path behind `_node` before its method is: a node that cannot be asked. As in CouchDB, the
+/// endpoints that every node has are told by their path alone.
+///
+/// # Errors
+/// 404 for a name that no node has; 412 for a node that is down.
+pub fn check_before_method(ctx: &Context, rest: &[String]) -> Result<()> {
+    let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        [] | [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_restart"] => Ok(()),
+        [_, "_config", _] | [_, "_config", _, _] | [_, "_smoosh", "status"] => Ok(()),
+        [name, ..] if is_here(ctx, name) => Ok(()),
+        [name, ..] => reachable(ctx, &(*name).into()),
     }
 }
 

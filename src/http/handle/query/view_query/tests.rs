@@ -61,8 +61,14 @@ fn integers_and_booleans_are_read_generously() {
 #[test]
 fn the_query_string_wins_over_a_body_but_not_over_queries() {
     let args =
-        ViewArgs::from_body(&object(r#"{"limit":3,"keys":["x"]}"#), &query("limit=1&keys=[\"a\",\"b\"]")).unwrap();
+        ViewArgs::from_body(&object(r#"{"limit":3,"keys":["x","y","z"]}"#), &query("limit=1&keys=[\"a\",\"b\"]"))
+            .unwrap();
     assert_eq!((args.limit, args.keys.unwrap().len()), (1, 2));
+    // A single key is a range beside a list of others.
+    let refused = ViewArgs::from_body(&object(r#"{"keys":["x"]}"#), &query("keys=[\"a\",\"b\"]")).unwrap_err();
+    assert_eq!(refused.reason, "`keys` is incompatible with `key`, `start_key` and `end_key`");
+    let none = ViewArgs::of_view(&query("keys=[]&keys=[\"a\"]")).unwrap();
+    assert_eq!(none.keys, Some(Vec::new()));
     let all = ViewArgs::from_queries(&object(r#"{"queries":[{"limit":3},{}]}"#), &query("limit=1")).unwrap();
     assert_eq!(all.iter().map(|a| a.limit).collect::<Vec<_>>(), [3, 1]);
     let one =
