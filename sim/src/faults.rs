@@ -182,7 +182,7 @@ impl Scene {
                 let _ = node.disk().wipe();
             }
             Fault::BackInTime { back_ms, stopped } => self.restore(keeper, *back_ms, *stopped),
-            Fault::OldFile { file, back_ms } => self.put_back(keeper, *file, *back_ms),
+            Fault::OldFile { file, back_ms } => self.make_older(keeper, *file, *back_ms),
             _ => self.apply_around(keeper, plan, fault),
         }
     }
@@ -256,7 +256,7 @@ impl Scene {
     }
 
     /// F16: one store file is what it was `back_ms` before.
-    fn put_back(&self, keeper: &Keeper, file: u32, back_ms: u64) {
+    fn make_older(&self, keeper: &Keeper, file: u32, back_ms: u64) {
         let (world, keeper) = (self.world.clone(), keeper.clone());
         madsim::task::spawn(async move {
             let before = keeper.node.disk().image();

@@ -87,7 +87,7 @@ fn stopped(dir: &Path) -> [(FileId, Vec<u8>); 2] {
 }
 
 #[test]
-fn an_older_file_that_was_put_back_is_refused_at_the_start_and_the_newer_one_is_taken() {
+fn an_older_file_is_refused_at_the_start_and_the_newer_one_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     for (file, before) in stopped(dir.path()) {
         let path = path(dir.path(), file);

@@ -231,7 +231,7 @@ impl Journal {
         self.salt = salt;
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;
-        self.at = HEADER_BYTES as u64;
+        (self.at, self.notes_bytes) = (HEADER_BYTES as u64, 0);
         self.write_group(&notes.batch())?;
         self.notes_bytes = self.at - HEADER_BYTES as u64;
         Ok(self.release(notes.settled)?)
