@@ -1,10 +1,10 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
 //! succeed; while the disk has no room; while power fails within flushes; and while one store file is what it was some
-//! time before. Where there are searches, clients search all the time, too, and power fails within commits, one of which
-//! is that of a search index. A node that trusts what was not made durable, a file that is not the newest one, or room
-//! that is not there, shows it here. Plans at large have the same but for that file, more seldom and beside much else
-//! (`rest`).
+//! time before. Where there are searches, clients search all the time, too, and power fails within commits, one of
+//! which is that of a search index. A node that trusts what was not made durable, a file that is not the newest one, or
+//! room that is not there, shows it here. Plans at large have the same but for that file, more seldom and beside much
+//! else (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
