@@ -9,7 +9,7 @@
 //!              coordinator  one logical operation over all ranges of a database
 //!              cluster      the other nodes: members, connections, calls
 //!              index        rows that functions make of documents, in the order of their keys
-//!              shard        one copy of one range: the place where documents live
+//!              shard        one replica of one range: the place where documents live
 //!              storage      bytes that survive: ordered store, group commit, blobs
 //!              script       functions of design documents, run within limits
 //!              document     JSON, revisions, revision trees: pure (a crate of its own)

@@ -153,8 +153,8 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::WriteTokenIgnored, "a read takes no notice of the token of a write", &["I36"]),
     cluster(Mutation::SettingsNotAdopted, "a node does not take settings from others", &["I30"]),
     // I1: a read of a majority lacks what was acknowledged; with a disk lost it is gone.
-    cluster(Mutation::AckEarly, "a write is answered when one copy fewer than asked for holds it", &["I12", "I1"]),
-    // I28: where the only copies are on nodes of the other version. I1: its own copies miss what the others took.
+    cluster(Mutation::AckEarly, "a write is answered when one replica fewer than asked for holds it", &["I12", "I1"]),
+    // I28: where the only replicas are on nodes of the other version. I1: its own replicas miss what the others took.
     cluster(
         Mutation::AddedFieldRequired,
         "a node of a later version takes no call without the field that it adds",
@@ -163,19 +163,19 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::HigherVersionAgreed, "nodes agree on the higher one of their versions", &["I4", "I28", "I1"]),
     cluster(
         Mutation::RepairDropsSibling,
-        "a copy takes in one leaf of each document",
-        // I10: a copy that lost the sibling in a repair is counted among those that hold it.
+        "a replica takes in one leaf of each document",
+        // I10: a replica that lost the sibling in a repair is counted among those that hold it.
         &["I1", "I4", "I6", "I10"],
     ),
     cluster(
         Mutation::TombstoneForgotten,
-        "a copy that takes in another one leaves out deletions",
+        "a replica that takes in another one leaves out deletions",
         // I10: a node that lost its disk and was filled answers reads that overlap the deletion.
         &["I1", "I4", "I6", "I10"],
     ),
-    cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
+    cluster(Mutation::PurgeNotSpread, "a replica does not ask others for their purges", &["I7"]),
     cluster(Mutation::DigestSkipsLeaf, "a search for differences passes over its first part", &["I1", "I4", "I6"]),
-    cluster(Mutation::MoveLosesCopy, "a copy that moves is gone from the map", &["I25", "I12", "I28"]),
+    cluster(Mutation::MoveLosesCopy, "a replica that moves is gone from the map", &["I25", "I12", "I28"]),
     scene(
         Scene::LateAnswer,
         Mutation::LatePrimary,
@@ -183,12 +183,12 @@ pub const BOARD: &[Entry] = &[
         &["I3"],
     ),
     scene(Scene::StaleMap, Mutation::StaleMapAccepted, "calls by an older map are taken", &["I1"]),
-    scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a copy that was replaced goes on taking writes", &["I1"]),
+    scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a replica that was replaced goes on taking writes", &["I1"]),
     scene(Scene::PutBack, Mutation::EpochIgnored, "a node goes on in its epoch at each start", &["I13"]),
     scene(
         Scene::NodeGone,
         Mutation::NodeLossRewinds,
-        "a reader of a copy that is gone begins anew on another one",
+        "a reader of a replica that is gone begins anew on another one",
         &["I14"],
     ),
     scene(Scene::PutBack, Mutation::PositionReused, "a restored replica gives positions out again", &["I13"]),
@@ -207,7 +207,7 @@ pub const BOARD: &[Entry] = &[
     scene(
         Scene::Mended,
         Mutation::DamageStays,
-        "a copy whose store file is damaged is never rebuilt",
+        "a replica whose store file is damaged is never rebuilt",
         // I28: what cannot be flushed stops the writes of the node, which is not up then.
         &["I31", "I28"],
     ),
@@ -227,7 +227,12 @@ pub const BOARD: &[Entry] = &[
     ),
     // Caught by other plans, too; here where a rule comes from another node.
     scene(Scene::Rules, Mutation::StaleValidators, "validation functions are read once", &["I30"]),
-    scene(Scene::Forgotten, Mutation::ForgetEarly, "tombstones are forgotten where not all copies were asked", &["I7"]),
+    scene(
+        Scene::Forgotten,
+        Mutation::ForgetEarly,
+        "tombstones are forgotten where not all replicas were asked",
+        &["I7"],
+    ),
     scene(Scene::Expiring, Mutation::ExpiryByOwnClock, "documents expire by the clock of one node", &["I37"]),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),

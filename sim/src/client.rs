@@ -32,8 +32,8 @@ pub struct Answer {
     pub cookie: Option<String>,
     /// The token of a write.
     pub token: Option<String>,
-    /// How many copies it says it stands for; nothing is said of a single one.
-    pub copies: u32,
+    /// How many replicas it says it stands for; nothing is said of a single one.
+    pub replicas: u32,
 }
 
 /// As whom a request is sent.
@@ -171,10 +171,10 @@ impl Client {
         let answer = self.begin(ask).await?;
         let status = answer.status().as_u16();
         let cookie = answer.headers().get("Set-Cookie").and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let copies = answer.headers().get("X-Settee-Copies").and_then(|value| value.to_str().ok()?.parse().ok());
+        let replicas = answer.headers().get("X-Settee-Copies").and_then(|value| value.to_str().ok()?.parse().ok());
         let token = answer.headers().get("X-Settee-Token").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let body = answer.into_body().collect().await.ok()?.to_bytes();
-        Some(Answer { status, body, cookie, token, copies: copies.unwrap_or(1) })
+        Some(Answer { status, body, cookie, token, replicas: replicas.unwrap_or(1) })
     }
 
     /// Sends a request; its answer has begun.

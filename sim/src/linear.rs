@@ -1,7 +1,7 @@
 //! Whether what clients did to one document looks as if it had been done one after the other (I10). Documents without
 //! replicated edits grow by one revision at a time, so that generations are the places in that order and no search is
 //! needed: what was over before something else began must not have a later place. On one node that goes for all that
-//! was answered; in a cluster in peace for writes that so many copies held that every read meets one of them, while a
+//! was answered; in a cluster in peace for writes that so many replicas held that every read meets one of them, while a
 //! write that is under way may be shown by one read and not by the next.
 
 use std::collections::BTreeSet;
@@ -35,18 +35,18 @@ pub struct Sent<'a> {
     pub shown: bool,
 }
 
-/// Checks all that was done to one document. `one_copy`: what a read showed every later one shows, too.
+/// Checks all that was done to one document. `one_replica`: what a read showed every later one shows, too.
 ///
 /// # Errors
 /// I10 with the two requests that contradict each other.
-pub fn check(doc: &str, edits: &[Sent<'_>], reads: &[Read], one_copy: bool) -> Result<(), Violation> {
+pub fn check(doc: &str, edits: &[Sent<'_>], reads: &[Read], one_replica: bool) -> Result<(), Violation> {
     if edits.iter().any(|sent| sent.edit.given.is_some()) {
         return Ok(());
     }
     let broken = |what: String| Err(Violation { invariant: "I10", what: format!("{doc}: {what}") });
     // What is known to be there from some moment on: ends and places, of writes and of reads.
     let written = edits.iter().filter(|sent| sent.shown).filter_map(|sent| Some((sent.to?, place(sent.edit)?)));
-    let read = reads.iter().filter(|_| one_copy).filter_map(|read| Some((read.to, order(read.rev.as_deref()?).0)));
+    let read = reads.iter().filter(|_| one_replica).filter_map(|read| Some((read.to, order(read.rev.as_deref()?).0)));
     let known: Vec<(Tick, u64)> = written.chain(read).collect();
     let least = |from: Tick| known.iter().filter(|(to, _)| *to < from).map(|(_, at)| *at).max().unwrap_or(0);
     for sent in edits {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn several_copies_show_what_enough_of_them_held() {
+    fn several_replicas_show_what_enough_of_them_held() {
         let (first, second) = (edit(None, "1-a", false), edit(Some("1-a"), "2-b", false));
         let few = Sent { shown: false, ..sent(&second, 3, Some(4)) };
         let (under_way, held) = (sent(&second, 3, Some(9)), sent(&second, 3, Some(4)));

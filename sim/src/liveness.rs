@@ -1,10 +1,10 @@
 //! Liveness: when the faults are over one node of a cluster stays broken, and the others, the core, must live without
-//! it: take writes with a majority of the copies, show what a majority was said to hold, and come to hold the same. One
-//! whose stored bytes are wrong goes on beside them, and may answer as it can.
+//! it: take writes with a majority of the replicas, show what a majority was said to hold, and come to hold the same.
+//! One whose stored bytes are wrong goes on beside them, and may answer as it can.
 //!
-//! Assumes three copies of each range, none of them moved, and that only the broken node's disk was lost: then any core
-//! has two. Where it fails the maps tell whether it could be expected at all; a core that lacks a majority somewhere is
-//! counted and not checked.
+//! Assumes three replicas of each range, none of them moved, and that only the broken node's disk was lost: then any
+//! core has two. Where it fails the maps tell whether it could be expected at all; a core that lacks a majority
+//! somewhere is counted and not checked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::workload::{DB, leaves, lock, outcome};
 const CONVERGES: Duration = Duration::from_secs(90);
 /// Between two looks at it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Copies that make a majority of three.
+/// Replicas that make a majority of three.
 const MAJORITY: u32 = 2;
 /// Values of documents that the oracle writes: no client's.
 const VALUES_FROM: u64 = 1_000_000;
@@ -172,15 +172,15 @@ async fn write(scene: &Scene, node: u32, client: &mut Client, turn: u64) -> Resu
     let mut shared = lock(&scene.shared);
     shared.model.settle(at, came.clone())?;
     match (came, &answer) {
-        (Outcome::Acknowledged(rev), Ok(answer)) if answer.status == 201 && answer.copies >= MAJORITY => {
-            shared.model.promise(&doc, &rev, answer.copies);
+        (Outcome::Acknowledged(rev), Ok(answer)) if answer.status == 201 && answer.replicas >= MAJORITY => {
+            shared.model.promise(&doc, &rev, answer.replicas);
             Ok(None)
         }
         _ => Ok(Some(format!("node {node}: PUT {path}: {answer:?}"))),
     }
 }
 
-/// Whether the core has a majority of the copies of each range, as far as it knows.
+/// Whether the core has a majority of the replicas of each range, as far as it knows.
 async fn has_majorities(core: &mut [(u32, Client)], outcast: Outcast) -> bool {
     let Some((_, client)) = core.first_mut() else { return false };
     let Ok(answer) = client.get(&format!("/{DB}/_shards")).await else { return true };

@@ -32,11 +32,11 @@ pub struct Leaf {
 /// Everything that clients sent and saw of one database.
 #[derive(Default)]
 pub struct Model {
-    /// Several copies take edits: two on one parent may both be taken while they do not hear each other.
+    /// Several replicas take edits: two on one parent may both be taken while they do not hear each other.
     pub several: bool,
-    /// Nothing goes wrong in the run: all nodes agree on who is there, so that one copy checks edits.
+    /// Nothing goes wrong in the run: all nodes agree on who is there, so that one replica checks edits.
     pub in_peace: bool,
-    /// A node's disk may be lost: what fewer than a majority of copies held may go with it.
+    /// A node's disk may be lost: what fewer than a majority of replicas held may go with it.
     pub loses_disks: bool,
     /// It is somebody else's server, which gives revisions names of its own: what an edit makes is known once it was
     /// acknowledged or shown.
@@ -49,7 +49,7 @@ pub struct Model {
     reads: BTreeMap<String, Vec<Read>>,
     ticks: Tick,
     seen: BTreeMap<String, BTreeSet<String>>,
-    /// How many copies were said to hold each acknowledged revision, at least.
+    /// How many replicas were said to hold each acknowledged revision, at least.
     promised: BTreeMap<String, BTreeMap<String, u32>>,
     hashed: Hashed,
 }
@@ -103,7 +103,7 @@ impl Model {
         self.reads.entry(doc.to_owned()).or_default().push(Read { from, to, rev });
     }
 
-    /// Whether reads and writes of each document can have taken place one after the other. `least`: how many copies
+    /// Whether reads and writes of each document can have taken place one after the other. `least`: how many replicas
     /// must hold what reads of a cluster in peace are to show; `None` on one node.
     ///
     /// # Errors
@@ -206,25 +206,25 @@ impl Model {
     }
 
     /// Every revision of a document that must stay: all that some client was shown or promised until now; where a disk
-    /// may be lost, what more copies than that one were said to hold.
+    /// may be lost, what more replicas than that one were said to hold.
     pub fn lasting(&self, doc: &str) -> BTreeSet<String> {
         if self.loses_disks { self.promised(doc, 2) } else { self.seen.get(doc).cloned().unwrap_or_default() }
     }
 
-    /// Notes that so many copies hold a revision.
-    pub fn promise(&mut self, doc: &str, rev: &str, copies: u32) {
+    /// Notes that so many replicas hold a revision.
+    pub fn promise(&mut self, doc: &str, rev: &str, replicas: u32) {
         let held = self.promised.entry(doc.to_owned()).or_default().entry(rev.to_owned()).or_default();
-        *held = copies.max(*held);
+        *held = replicas.max(*held);
     }
 
-    /// Every revision of a document that so many copies were said to hold.
+    /// Every revision of a document that so many replicas were said to hold.
     pub fn promised(&self, doc: &str, least: u32) -> BTreeSet<String> {
-        self.promises(doc).into_iter().filter(|(_, copies)| *copies >= least).map(|(rev, _)| rev).collect()
+        self.promises(doc).into_iter().filter(|(_, replicas)| *replicas >= least).map(|(rev, _)| rev).collect()
     }
 
-    /// What was acknowledged of a document, and how many copies were said to hold it.
+    /// What was acknowledged of a document, and how many replicas were said to hold it.
     pub fn promises(&self, doc: &str) -> Vec<(String, u32)> {
-        self.promised.get(doc).into_iter().flatten().map(|(rev, copies)| (rev.clone(), *copies)).collect()
+        self.promised.get(doc).into_iter().flatten().map(|(rev, replicas)| (rev.clone(), *replicas)).collect()
     }
 
     /// Whether a revision is known to build on another one, over any number of edits.

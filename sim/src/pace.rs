@@ -28,7 +28,7 @@ impl Pace {
     }
 }
 
-/// Measures a cluster of so many nodes, with three copies of each range.
+/// Measures a cluster of so many nodes, with three replicas of each range.
 ///
 /// # Errors
 /// The promise that was broken, or the process that could not run.

@@ -23,7 +23,7 @@ use crate::world::SimNode;
 const BODIES: &str = "memory of bodies of requests";
 /// How long the node may take to answer again once all faults have ended.
 const RECOVERY: Duration = Duration::from_secs(120);
-/// How long the copies of a cluster may take to become equal once all faults have ended.
+/// How long the replicas of a cluster may take to become equal once all faults have ended.
 const CONVERGENCE: Duration = Duration::from_secs(60);
 /// How long it may take in peace until every node knows what others know, of nodes and of databases.
 const SPREAD: Duration = Duration::from_secs(5);
@@ -225,7 +225,7 @@ pub(crate) async fn check_final_state(scene: &Scene, plan: &Plan, workers: &mut 
             worker.check_jobs().await?;
         }
     }
-    // Where the disk was damaged a compaction may well meet it; the copies of a cluster are compacted one by one.
+    // Where the disk was damaged a compaction may well meet it; the replicas of a cluster are compacted one by one.
     if plan.world.n == 0 && !plan.damages() {
         reader.check_compaction(&trees).await?;
     }
@@ -233,7 +233,7 @@ pub(crate) async fn check_final_state(scene: &Scene, plan: &Plan, workers: &mut 
 }
 
 /// Whether every budget of memory is given back on all nodes while nobody asks for anything: each at some moment, since
-/// nodes go on comparing their copies. Feeds that clients keep open may hold what they asked with.
+/// nodes go on comparing their replicas. Feeds that clients keep open may hold what they asked with.
 async fn check_memory(oracle: &SimNode, plan: &Plan) -> Result<(), Violation> {
     let feeds = plan.clients.iter().flatten().filter(|timed| matches!(timed.op, Op::Keep { .. })).count() as i64;
     let at_rest = |what: &str| if what == BODIES { feeds } else { 0 };
@@ -276,7 +276,7 @@ async fn check_cut_off(scene: &Scene, node: u32) -> Result<(), Violation> {
     world.partition_one_way(&[own], &others);
     world.partition_one_way(&others, &[own]);
     env.sleep(NOTICED).await;
-    let outcome = reader_at(scene, node).check_copies_here().await;
+    let outcome = reader_at(scene, node).check_replicas_here().await;
     for other in others {
         world.heal(own, other);
         world.heal(other, own);

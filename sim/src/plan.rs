@@ -94,19 +94,19 @@ pub struct WorldPlan {
     /// Nodes. Without a cluster the second of two is a server of its own to which the first is replicated.
     #[serde(default = "one")]
     pub nodes: u32,
-    /// Copies of each range where the nodes are one cluster; 0: they are not.
+    /// Replicas of each range where the nodes are one cluster; 0: they are not.
     #[serde(default)]
     pub n: u32,
     /// How many of a cluster's nodes, the last ones, do not belong to it at first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outside: u32,
-    /// Whether a read that too few copies answer fails (`[cluster] strict_reads`).
+    /// Whether a read that too few replicas answer fails (`[cluster] strict_reads`).
     #[serde(default)]
     pub strict_reads: bool,
-    /// Copies that clients of a cluster ask to hold each write (`w`); `None`: they leave it to the node.
+    /// Replicas that clients of a cluster ask to hold each write (`w`); `None`: they leave it to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub w: Option<u32>,
-    /// Copies that they ask to answer each read (`r`); `None`: they leave it to the node.
+    /// Replicas that they ask to answer each read (`r`); `None`: they leave it to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r: Option<u32>,
     /// Purges that databases of purged documents keep on record (`_purged_infos_limit`); `None`: as many as usual.
@@ -180,13 +180,13 @@ impl WorldPlan {
         (self.message_bytes > 0).then_some((self.message_bytes / 8, self.message_bytes / 2, self.message_bytes / 2))
     }
 
-    /// How many copies make a majority; 1 without a cluster.
+    /// How many replicas make a majority; 1 without a cluster.
     pub fn majority(&self) -> u32 {
-        self.copies() / 2 + 1
+        self.replicas() / 2 + 1
     }
 
-    /// How many copies each range has; 1 without a cluster.
-    pub fn copies(&self) -> u32 {
+    /// How many replicas each range has; 1 without a cluster.
+    pub fn replicas(&self) -> u32 {
         self.n.min(self.members()).max(1)
     }
 
@@ -253,18 +253,18 @@ impl Plan {
         }
     }
 
-    /// Whether a node of a cluster loses its disk, what it wrote last or some of it: only a majority of copies keeps a
-    /// write then.
+    /// Whether a node of a cluster loses its disk, what it wrote last or some of it: only a majority of replicas keeps
+    /// a write then.
     pub fn loses_disks(&self) -> bool {
         let loses =
             |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. }) || fault.damages();
         self.world.n > 0 && self.faults.iter().any(|f| loses(&f.fault))
     }
 
-    /// Whether somebody changes where copies are.
-    pub fn moves_copies(&self) -> bool {
+    /// Whether somebody changes where replicas are.
+    pub fn moves_replicas(&self) -> bool {
         let moves = |op: &Op| {
-            matches!(op, Op::MoveCopy { .. } | Op::Rebalance { .. } | Op::SplitRange { .. } | Op::RemoveNode { .. })
+            matches!(op, Op::MoveReplica { .. } | Op::Rebalance { .. } | Op::SplitRange { .. } | Op::RemoveNode { .. })
         };
         self.clients.iter().flatten().any(|timed| moves(&timed.op))
     }
@@ -306,10 +306,10 @@ impl Plan {
         self.faults.is_empty() && !self.has_maintenance()
     }
 
-    /// Whether in the end each node is cut off and read alone: each has a copy of everything.
+    /// Whether in the end each node is cut off and read alone: each has a replica of everything.
     pub fn cuts_off_at_the_end(&self) -> bool {
         let world = &self.world;
-        let has_all = world.n == world.nodes && !self.moves_copies() && !self.loses_disks();
+        let has_all = world.n == world.nodes && !self.moves_replicas() && !self.loses_disks();
         world.message_bytes > 0 && has_all && !world.strict_reads
     }
 

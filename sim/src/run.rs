@@ -141,7 +141,7 @@ fn begin(shared: &SharedHandle, world: &SimWorld, plan: &Plan) {
     shared.right_clocks = !plan.moves_clocks();
     shared.model.several = plan.world.n > 0;
     // Two clusters take edits of one revision without asking each other.
-    shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
+    shared.model.in_peace = plan.is_in_peace() && !plan.moves_replicas() && plan.world.far.is_none();
     shared.views = plan.has_views();
     shared.searches = plan.world.searches;
     shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());

@@ -32,11 +32,12 @@ impl Sight {
 pub struct RangePosition {
     /// The last hash of the range.
     pub end: u32,
-    /// The copy that was read, by the end of its name, and its epoch.
-    pub copy: String,
+    /// The replica that was read, by the end of its name, and its epoch.
+    #[serde(rename = "copy")]
+    pub replica: String,
     /// See there.
     pub epoch: u64,
-    /// The position in that copy.
+    /// The position in that replica.
     pub position: u64,
 }
 
@@ -88,7 +89,7 @@ impl Sights {
         let Ok(Seq(entries)) = Seq::parse(since) else { return };
         let ranges = entries.iter().map(|entry| RangePosition {
             end: entry.end,
-            copy: format!("{:04x}", entry.shard & 0xffff),
+            replica: format!("{:04x}", entry.shard & 0xffff),
             epoch: entry.epoch,
             position: entry.position,
         });
@@ -148,7 +149,7 @@ mod tests {
         sights.position("c1", 6, "25-anothers");
         sights.position("c1", 7, "0");
         let told: Vec<(u32, &str, u64)> =
-            sights.told.iter().flat_map(|t| &t.ranges).map(|r| (r.end, r.copy.as_str(), r.position)).collect();
+            sights.told.iter().flat_map(|t| &t.ranges).map(|r| (r.end, r.replica.as_str(), r.position)).collect();
         assert_eq!(told, [(9, "2345", 3), (u32::MAX, "2345", 4)]);
     }
 }

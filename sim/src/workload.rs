@@ -88,13 +88,13 @@ pub struct Shared {
     pub world: Option<SimWorld>,
     /// Tells the time where there is no such world: its begin, and a clock.
     pub outside: Option<(Instant, Env)>,
-    /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
+    /// Several replicas answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
     /// The nodes of each cluster that may be asked for anything, by their numbers; none without one.
     pub clusters: Vec<Vec<u32>>,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
-    /// What clients ask of copies.
+    /// What clients ask of replicas.
     pub(crate) asked: promise::Asked,
     /// Design documents of the shared database.
     pub designs: u64,
@@ -432,7 +432,7 @@ impl Worker {
                 self.write_and_read().await
             }
             Op::FollowChosen => self.follow_chosen().await.map(drop),
-            Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
+            Op::MoveReplica { passing, range, to } => self.move_replica(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,
             Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,
             Op::AddNode { node } => self.add_node(*node).await,

@@ -57,7 +57,7 @@ pub struct Member {
     pub zone: Option<String>,
     /// `host:port` of its cluster port; `None` while nobody told.
     pub address: Option<String>,
-    /// Whether it ever answered a handshake. One that did not is given no copies: the name may be a slip.
+    /// Whether it ever answered a handshake. One that did not is given no replicas: the name may be a slip.
     pub joined: bool,
 }
 
@@ -65,11 +65,11 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Service {
-    /// Operations on shard copies.
+    /// Operations on replicas.
     Shard = 1,
     /// Databases: their making, settings and removal.
     Catalogue = 2,
-    /// Digests and repair between copies.
+    /// Digests and repair between replicas.
     Sync = 3,
     /// Requests of `/_node/{name}`, answered by that node.
     Http = 4,

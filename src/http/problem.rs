@@ -178,7 +178,7 @@ impl Problem {
         }
     }
 
-    /// 503: too few copies or a node that is stopping; the client may try again.
+    /// 503: too few replicas or a node that is stopping; the client may try again.
     pub fn unavailable(reason: impl Into<Cow<'static, str>>) -> Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
     }
@@ -190,7 +190,7 @@ impl Problem {
     }
 
     /// 503 of strict reads.
-    fn too_few_copies(answered: usize, wanted: usize) -> Problem {
+    fn too_few_replicas(answered: usize, wanted: usize) -> Problem {
         Problem::unavailable(format!("{answered} of {wanted} copies answered."))
     }
 
@@ -375,7 +375,7 @@ impl From<ShardError> for Problem {
             return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);
         }
         match error {
-            ShardError::NoCopy { .. } | ShardError::NotExecuted(_) => {
+            ShardError::NoReplica { .. } | ShardError::NotExecuted(_) => {
                 tracing::warn!("{error}");
                 Problem::internal("No DB shards could be opened.")
             }
@@ -471,7 +471,7 @@ impl From<ReadError> for Problem {
             ReadError::DamagedAttachment { name } => {
                 Problem::internal(format!("Attachment {name} is damaged on this node."))
             }
-            ReadError::TooFewCopies { answered, wanted } => Problem::too_few_copies(answered, wanted),
+            ReadError::TooFewReplicas { answered, wanted } => Problem::too_few_replicas(answered, wanted),
             ReadError::Unavailable(error) => error.into(),
         }
     }
@@ -517,7 +517,7 @@ impl From<WriteError> for Problem {
             }
             WriteError::Script(error) => error.into(),
             WriteError::Unauthorized { reason } => Problem::unauthorized("").with_reason(&reason),
-            WriteError::TooFewCopies { answered, wanted } => Problem::too_few_copies(answered, wanted),
+            WriteError::TooFewReplicas { answered, wanted } => Problem::too_few_replicas(answered, wanted),
             WriteError::UploadGone { name } => {
                 Problem::unavailable(format!("The upload of attachment {name} took too long, send it again."))
             }
@@ -537,8 +537,8 @@ impl From<SettingError> for Problem {
             SettingError::IllegalPeriod => Problem::bad_request("deleted_document_ttl must be a valid string"),
             SettingError::IllegalSecurity { reason } => Problem::bad_request(reason),
             SettingError::NoMajority { .. } => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "no_majority"),
-            SettingError::Undecided { answered, copies } => Problem::unavailable(format!(
-                "The outcome of the change is not known: {answered} of {copies} nodes have it. It may take effect later."
+            SettingError::Undecided { answered, replicas } => Problem::unavailable(format!(
+                "The outcome of the change is not known: {answered} of {replicas} nodes have it. It may take effect later."
             )),
             SettingError::TooManyDocuments => Problem::bad_request("Exceeded maximum number of documents."),
             SettingError::TooManyRevisions => Problem::bad_request("Exceeded maximum number of revisions."),

@@ -133,7 +133,7 @@ impl ViewIndex {
 
     /// The shard's last sequence and purge.
     async fn goal(&self) -> Result<(u64, u64), ShardError> {
-        let info = self.copy.info().await?;
+        let info = self.replica.info().await?;
         Ok((info.update_seq, info.purge_seq))
     }
 
@@ -250,7 +250,7 @@ impl ViewIndex {
         is_one_of_many(self)
             && is_one_of_many(other)
             && (own.local_seq, own.include_design) == (its.local_seq, its.include_design)
-            && self.copy.id() == other.copy.id()
+            && self.replica.id() == other.replica.id()
     }
 
     fn build_alone(&self) {
@@ -294,7 +294,7 @@ impl ViewIndex {
     /// Removes all records of the view, in bounded steps. The caller holds the writer's lock.
     async fn remove_rows(&self) -> Result<(), ShardError> {
         self.slot.forget();
-        let removed = remove(&self.copy, self.definition.signature).await;
+        let removed = remove(&self.replica, self.definition.signature).await;
         // What a query found meanwhile is gone.
         self.slot.forget();
         removed
@@ -306,7 +306,7 @@ impl ViewIndex {
             let bytes = view.get(&keys::key(shard, signature, Part::Header, b""))?;
             bytes.map(|bytes| Header::decode(&bytes)).transpose()
         };
-        self.copy.read_records(Pool::Foreground, read).await
+        self.replica.read_records(Pool::Foreground, read).await
     }
 
     /// What [`ViewIndex::header`] tells where that need not be read.
@@ -334,15 +334,15 @@ impl<'b> Member<'b> {
     /// Indexes the documents of the next purges anew: some leaves may be left.
     async fn purge_step(self) -> Result<Member<'b>, IndexError> {
         let (index, header) = (self.index, self.header);
-        let copy = index.copy.for_builds();
-        let until = copy.info().await?.purge_seq;
+        let replica = index.replica.for_builds();
+        let until = replica.info().await?.purge_seq;
         let most = fewer("index: one purge at a time", limits::INDEX_PURGES_STEP);
-        let infos = copy.purge_infos(header.purge_position, most).await?;
+        let infos = replica.purge_infos(header.purge_position, most).await?;
         // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
-        if header.purge_position < copy.state().await?.purge_floor {
+        if header.purge_position < replica.state().await?.purge_floor {
             sometimes("index: rows made anew because the purge log was cut");
             index.remove_rows().await?;
-            let purge_position = index.copy.info().await?.purge_seq;
+            let purge_position = index.replica.info().await?.purge_seq;
             return Ok(Member { header: Header { purge_position, ..Header::default() }, ..self });
         }
         let purge_position = infos.last().map_or(until, |info| info.purge_seq);
@@ -390,9 +390,9 @@ async fn advance(members: &mut Vec<Member<'_>>) -> Result<bool, IndexError> {
 /// more.
 async fn step(members: &mut Vec<Member<'_>>) -> Result<bool, IndexError> {
     let (position, purge_position) = members[0].stands_at();
-    let copy = members[0].index.copy.for_builds();
+    let replica = members[0].index.replica.for_builds();
     let batch = fewer("index: a batch of one document", members[0].index.slot.batch_docs());
-    let page = copy.changes(position, Direction::Forward, batch).await?;
+    let page = replica.changes(position, Direction::Forward, batch).await?;
     let is_last = page.pending_after == 0;
     let (seqs, ids): (Vec<u64>, Vec<DocId>) = page.rows.into_iter().map(|row| (row.seq, row.id)).unzip();
     let (entries, read) = entries(members, &ids).await?;
@@ -445,7 +445,7 @@ async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry
     let first = members[0].index;
     let (mut texts, mut mapped_ids, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
     let (mut bytes, mut read) = (0_usize, 0);
-    let copy = first.copy.for_builds();
+    let replica = first.replica.for_builds();
     let want = match &first.definition.sees {
         Sees::Winner => Want::Winner,
         Sees::Leaves(_) => Want::Leaves,
@@ -455,7 +455,7 @@ async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry
         let found;
         let index = first.clone();
         let shown = move |id: &DocId, fetched: Option<Fetched>| fetched.and_then(|fetched| index.text_of(id, &fetched));
-        (found, wants) = copy.fetch_as(wants, shown).await?;
+        (found, wants) = replica.fetch_as(wants, shown).await?;
         let group = &ids[read..][..found.len()];
         read += found.len();
         for (id, text) in group.iter().zip(found) {
@@ -496,19 +496,19 @@ async fn write_all(
     (position, purge_position): (u64, u64),
     entries: Vec<Vec<Entry>>,
 ) -> Result<(), IndexError> {
-    let copy = &members[0].index.copy;
+    let replica = &members[0].index.replica;
     let mut changes = Vec::with_capacity(members.len());
     for (member, entries) in members.iter().zip(entries) {
         let to = Header { position, purge_position, ..member.header };
         let mut from = member.header;
         if mutated(Mutation::IndexPositionFirst) {
-            write::position(copy, member.index.definition.signature, to).await?;
+            write::position(replica, member.index.definition.signature, to).await?;
             from = to;
         }
         let (signature, slot) = (member.index.definition.signature, Arc::clone(&member.index.slot));
         changes.push(Change { signature, slot, from, to, is_new: position <= member.new_until, entries });
     }
-    let done = write::apply(&members[0].index.env, copy, changes).await?;
+    let done = write::apply(&members[0].index.env, replica, changes).await?;
     for (member, header) in members.iter_mut().zip(done) {
         match header {
             Some(header) => member.header = header,
@@ -525,7 +525,7 @@ async fn write_all(
 
 /// Removes all records of a view, the header first: a crash in between leaves an index that counts as not built, whose
 /// rows are removed when the build begins.
-pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature) -> Result<(), ShardError> {
-    let range = KeyRange::prefix(&keys::whole_view(copy.id(), signature));
-    copy.remove_records(range).await
+pub(super) async fn remove(replica: &crate::shard::ShardReplica, signature: Signature) -> Result<(), ShardError> {
+    let range = KeyRange::prefix(&keys::whole_view(replica.id(), signature));
+    replica.remove_records(range).await
 }

@@ -4,31 +4,31 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::{Indexes, Signature, build, keys};
-use crate::shard::{ShardCopy, ShardError};
+use crate::shard::{ShardError, ShardReplica};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::world::Pool;
 
 impl Indexes {
-    /// Removes all indexes of a shard copy but those of `keep`. A build of one of them waits, or is waited for.
-    pub async fn clean_up(&self, copy: &ShardCopy, keep: &BTreeSet<Signature>) -> Result<(), ShardError> {
-        let mut from = keys::all_views(copy.id());
+    /// Removes all indexes of a replica but those of `keep`. A build of one of them waits, or is waited for.
+    pub async fn clean_up(&self, replica: &ShardReplica, keep: &BTreeSet<Signature>) -> Result<(), ShardError> {
+        let mut from = keys::all_views(replica.id());
         loop {
             let start = from.clone();
             let read = move |view: &dyn View, shard| {
                 next_view(view, KeyRange { start, end: KeyRange::prefix(&keys::all_views(shard)).end })
             };
-            let Some(signature) = copy.read_records(Pool::Background, read).await? else { return Ok(()) };
+            let Some(signature) = replica.read_records(Pool::Background, read).await? else { return Ok(()) };
             if !keep.contains(&signature) {
-                let slot = self.slot(copy.id(), signature);
+                let slot = self.slot(replica.id(), signature);
                 let _alone = slot.writer.lock().await;
                 slot.forget();
-                self.open.forget((copy.id(), signature));
-                build::remove(copy, signature).await?;
+                self.open.forget((replica.id(), signature));
+                build::remove(replica, signature).await?;
                 slot.forget();
-                self.open.forget((copy.id(), signature));
+                self.open.forget((replica.id(), signature));
             }
             // Invariant: a view's keys begin with the shard number, which is never all ones.
-            from = KeyRange::prefix(&keys::whole_view(copy.id(), signature)).end.expect("keys behind a view's");
+            from = KeyRange::prefix(&keys::whole_view(replica.id(), signature)).end.expect("keys behind a view's");
         }
     }
 }

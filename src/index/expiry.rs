@@ -16,7 +16,7 @@ use crate::index::{
     ViewIndex, count_of,
 };
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError};
+use crate::shard::{ShardError, ShardReplica};
 use crate::storage::{Direction, StorageError};
 use crate::world::{BoxFuture, Env, Pool};
 
@@ -98,7 +98,7 @@ fn rows(text: &str, member: &str) -> Mapped {
     vec![(key, document.get("_rev").cloned().unwrap_or(Value::Null))]
 }
 
-/// [`Definition::expiry`] on one copy of a range.
+/// [`Definition::expiry`] on one replica of a range.
 #[derive(Debug)]
 pub struct ExpiryIndex {
     view: ViewIndex,
@@ -106,12 +106,12 @@ pub struct ExpiryIndex {
 
 impl Indexes {
     /// Touches memory only. `database` and `range`: see [`Owner`].
-    pub fn expiry(&self, copy: &ShardCopy, member: &Arc<str>, database: &str, range: String) -> ExpiryIndex {
+    pub fn expiry(&self, replica: &ShardReplica, member: &Arc<str>, database: &str, range: String) -> ExpiryIndex {
         let definition = Arc::new(Definition::expiry(member));
         let mapper: Arc<dyn Mapper> = Arc::new(ExpiryMapper { env: self.env.clone(), member: Arc::clone(member) });
         let (database, design) = (database.to_owned(), "_auto_purge".to_owned());
         let owner = Owner { database, design, range, is_search: false };
-        ExpiryIndex { view: self.view(copy, &definition, &mapper, owner) }
+        ExpiryIndex { view: self.view(replica, &definition, &mapper, owner) }
     }
 }
 

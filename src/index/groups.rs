@@ -25,7 +25,7 @@ use super::{IndexError, Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError, ShardId};
+use crate::shard::{ShardError, ShardId, ShardReplica};
 use crate::storage::{Direction, LastingView, StorageError, View};
 use crate::world::Pool;
 use crate::world::buggify::{Mutation, capped, fewer, mutated};
@@ -43,7 +43,7 @@ pub struct GroupBy {
     pub prefix: usize,
 }
 
-/// The rows of a group on one shard copy.
+/// The rows of a group on one replica.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupPart {
     /// Tells groups apart, in their order.
@@ -102,7 +102,7 @@ impl ViewIndex {
             let mut alone = None;
             while !reading.is_done() {
                 reading.single.before_step(&self.slot, &mut alone).await;
-                reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
+                reading = self.replica.read_records(Pool::Foreground, self.reading_step(reading)).await?;
             }
             drop(alone);
             let (Some(hold), Some(lasting)) = (reading.hold, reading.lasting.take()) else { return reading.page() };
@@ -131,7 +131,7 @@ impl ViewIndex {
                 reading.step(held.view(), &held.slot, &|places| places.range(shard, signature), &|| Ok(None))?;
                 Ok(reading)
             };
-            reading = self.copy.read_held(step).await?;
+            reading = self.replica.read_held(step).await?;
         }
         reading.page()
     }
@@ -200,9 +200,9 @@ pub async fn groups_of(
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let mut reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         reading.hold = hold;
-        (index.copy.clone(), index.reading_step(reading))
+        (index.replica.clone(), index.reading_step(reading))
     };
-    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
+    let begun = ShardReplica::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
     let pages = finished(&indexes, begun).await;
     indexes.iter().for_each(|index| index.store_sums_later());
     pages
@@ -263,9 +263,9 @@ pub async fn counted_rows_of(
             };
             Ok((count, page))
         };
-        (index.copy.clone(), both)
+        (index.replica.clone(), both)
     };
-    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
+    let both = ShardReplica::read_records_of(reads.into_iter().map(begin).collect(), inline).await;
     let part = |both: Result<(Box<Reading>, RowPage), ShardError>| match both {
         Ok((count, page)) => (Ok(count), Ok(page)),
         Err(error) => (Err(error.clone()), Err(error)),

@@ -48,7 +48,7 @@ use tokio::sync::{Mutex as AsyncMutex, RwLock};
 use crate::document::collate::{Collation, Collator};
 use crate::limits;
 use crate::script::ScriptError;
-use crate::shard::{ShardCopy, ShardError, ShardId};
+use crate::shard::{ShardError, ShardId, ShardReplica};
 use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 use states::HeldStates;
@@ -75,7 +75,7 @@ pub enum IndexError {
     Refused(InvalidValue),
     /// A map function failed as a whole; what throws for one document only drops that document's rows.
     Script(ScriptError),
-    /// The shard copy could not be read or written.
+    /// The replica could not be read or written.
     Shard(ShardError),
     /// The fields of a document have other types than in an index before, or no names: it cannot be indexed.
     Misfit(String),
@@ -216,10 +216,10 @@ impl Indexes {
         self.tasks.list()
     }
 
-    /// A view on a shard copy. Touches memory only.
+    /// A view on a replica. Touches memory only.
     pub fn view(
         &self,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
         definition: &Arc<Definition>,
         mapper: &Arc<dyn Mapper>,
         owner: Owner,
@@ -228,11 +228,11 @@ impl Indexes {
             owner: Arc::new(owner),
             tasks: self.tasks.clone(),
             env: self.env.clone(),
-            copy: copy.clone(),
+            replica: replica.clone(),
             definition: Arc::clone(definition),
             mapper: Arc::clone(mapper),
             collator: self.collator(definition.collation),
-            slot: self.slot(copy.id(), definition.signature),
+            slot: self.slot(replica.id(), definition.signature),
             states: Arc::clone(&self.states),
             others: Arc::default(),
         }
@@ -252,11 +252,11 @@ impl Indexes {
     }
 }
 
-/// One view on one shard copy. Cheap to clone.
+/// One view on one replica. Cheap to clone.
 #[derive(Clone)]
 pub struct ViewIndex {
     env: Env,
-    copy: ShardCopy,
+    replica: ShardReplica,
     definition: Arc<Definition>,
     mapper: Arc<dyn Mapper>,
     collator: Collator,
@@ -270,13 +270,13 @@ pub struct ViewIndex {
 
 impl fmt::Debug for ViewIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ViewIndex({:?}, {:?})", self.copy, self.definition.signature)
+        write!(f, "ViewIndex({:?}, {:?})", self.replica, self.definition.signature)
     }
 }
 
 impl ViewIndex {
-    /// The same with other views of the same copy and design document, which its builds fill along with it where they
-    /// stand at the same position. A failure of theirs is none of its own.
+    /// The same with other views of the same replica and design document, which its builds fill along with it where
+    /// they stand at the same position. A failure of theirs is none of its own.
     pub fn beside(self, others: Vec<ViewIndex>) -> ViewIndex {
         ViewIndex { others: others.into(), ..self }
     }

@@ -13,7 +13,7 @@ use super::single_state::SingleState;
 use super::states::{Hold, Patience, StateOf};
 use super::{IndexError, Signature, Slot, ViewIndex};
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError, ShardId, bounded_scan};
+use crate::shard::{ShardError, ShardId, ShardReplica, bounded_scan};
 use crate::storage::{Direction, LastingView, StorageError, View};
 use crate::world::Pool;
 use crate::world::buggify::{Mutation, mutated};
@@ -66,9 +66,9 @@ pub async fn rows_of(
     let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let signature = index.definition.signature;
         let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
-        (index.copy.clone(), read)
+        (index.replica.clone(), read)
     };
-    ShardCopy::read_records_of(reads.into_iter().map(read).collect(), inline).await
+    ShardReplica::read_records_of(reads.into_iter().map(read).collect(), inline).await
 }
 
 /// A reading of rows over several steps.
@@ -142,7 +142,7 @@ impl ViewIndex {
                 let (slot, signature) = (Arc::clone(&self.slot), self.definition.signature);
                 let step =
                     move |view: &dyn View, shard| reading.step(view, (&slot, (shard, signature)), direction, limit);
-                reading = self.copy.read_records(Pool::Foreground, step).await?;
+                reading = self.replica.read_records(Pool::Foreground, step).await?;
                 if reading.is_done(limit) {
                     break;
                 }
@@ -169,7 +169,7 @@ impl ViewIndex {
         while !reading.is_done(limit) {
             let (held, signature) = (Arc::clone(&held), self.definition.signature);
             let step = move |shard| reading.step(held.view(), (&held.slot, (shard, signature)), direction, limit);
-            reading = self.copy.read_held(step).await?;
+            reading = self.replica.read_held(step).await?;
         }
         Ok(reading.page)
     }

@@ -108,7 +108,7 @@ impl ViewIndex {
                 limit: limit.clamp(1, limits::STEP_ROWS),
             };
             let read = move |view: &dyn View, shard| reading.step(view, shard);
-            match self.copy.read_records(Pool::Foreground, read).await? {
+            match self.replica.read_records(Pool::Foreground, read).await? {
                 Some(page) if page.rows.is_empty() => found = Some(page),
                 Some(page) => return Ok(Some(page)),
                 None => break,
@@ -120,7 +120,7 @@ impl ViewIndex {
     /// Starts an update where none runs and the index is far behind, and does not wait for it.
     pub async fn catch_up(&self) -> Result<(), ShardError> {
         let position = self.header().await?.position;
-        if self.copy.watch().borrow().saturating_sub(position) > limits::PAGE_ROWS as u64 && !self.is_building() {
+        if self.replica.watch().borrow().saturating_sub(position) > limits::PAGE_ROWS as u64 && !self.is_building() {
             self.update_later();
         }
         Ok(())

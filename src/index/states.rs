@@ -183,7 +183,7 @@ impl HeldStates {
         table.bytes += lasting.bytes;
         let held = HeldState {
             lasting,
-            _storage: index.copy.storage(),
+            _storage: index.replica.storage(),
             slot: Arc::clone(&index.slot),
             state,
             begun: now,
@@ -310,7 +310,7 @@ pub(super) struct Patience {
 
 impl ViewIndex {
     fn state_key(&self, number: u64) -> Key {
-        (self.copy.id(), self.definition.signature, number)
+        (self.replica.id(), self.definition.signature, number)
     }
 
     /// Holds a state that a reading has seen; false: there was no room. There is now, and the reading is to begin anew:

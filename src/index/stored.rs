@@ -57,7 +57,7 @@ fn parse(key: &[u8], value: &[u8]) -> Result<Found, StorageError> {
 
 impl ViewIndex {
     fn sum_records(&self) -> KeyRange {
-        KeyRange::prefix(&keys::key(self.copy.id(), self.definition.signature, Part::Sum, b""))
+        KeyRange::prefix(&keys::key(self.replica.id(), self.definition.signature, Part::Sum, b""))
     }
 
     /// Takes in what is stored, once after each start.
@@ -89,7 +89,7 @@ impl ViewIndex {
                 })?;
                 Ok((some, rest))
             };
-            let (some, next) = self.copy.read_records(Pool::Foreground, read).await?;
+            let (some, next) = self.replica.read_records(Pool::Foreground, read).await?;
             found.extend(some);
             rest = next;
         }
@@ -120,7 +120,7 @@ impl ViewIndex {
                 let Some(void) = self.write_sums(header, 0, Vec::new()).await? else { return Ok(()) };
                 header = void;
             }
-            self.copy.remove_records(self.sum_records()).await?;
+            self.replica.remove_records(self.sum_records()).await?;
             self.slot.sums(Sums::nothing_stored);
         }
         while self.slot.sums(|sums| sums.knows_stored()) {
@@ -144,9 +144,9 @@ impl ViewIndex {
         sums: u64,
         records: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<Option<Header>, ShardError> {
-        let (shard, signature) = (self.copy.id(), self.definition.signature);
+        let (shard, signature) = (self.replica.id(), self.definition.signature);
         let to = Header { sums, ..header };
-        let written = self.copy.write_records(move |view| {
+        let written = self.replica.write_records(move |view| {
             let key = keys::key(shard, signature, Part::Header, b"");
             if view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()? != Some(header) {
                 return Ok(Err(()));

@@ -14,7 +14,7 @@ pub struct Owner {
     pub database: String,
     /// The design document.
     pub design: String,
-    /// The range of the shard copy, `00000000-1fffffff`.
+    /// The range of the replica, `00000000-1fffffff`.
     pub range: String,
     /// Whether it is a full-text index.
     pub is_search: bool,

@@ -52,18 +52,18 @@ fn definition(map: &str) -> Arc<Definition> {
     Arc::new(Definition::find(&design, "v", false).unwrap())
 }
 
-async fn view(storage: &Storage, definition: &Arc<Definition>) -> (Indexes, ShardCopy, ViewIndex) {
-    let copy = ShardCopy::open(storage, ShardId(20)).await.unwrap();
+async fn view(storage: &Storage, definition: &Arc<Definition>) -> (Indexes, ShardReplica, ViewIndex) {
+    let replica = ShardReplica::open(storage, ShardId(20)).await.unwrap();
     let indexes = Indexes::new(storage.env());
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
-    let index = indexes.view(&copy, definition, &mapper, Owner::default());
-    (indexes, copy, index)
+    let index = indexes.view(&replica, definition, &mapper, Owner::default());
+    (indexes, replica, index)
 }
 
 /// A view with each of these maps, which are built beside each other.
-fn together(indexes: &Indexes, copy: &ShardCopy, maps: &[&str]) -> Vec<ViewIndex> {
+fn together(indexes: &Indexes, replica: &ShardReplica, maps: &[&str]) -> Vec<ViewIndex> {
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
-    let one = |map: &&str| indexes.view(copy, &definition(map), &mapper, Owner::default());
+    let one = |map: &&str| indexes.view(replica, &definition(map), &mapper, Owner::default());
     let all: Vec<ViewIndex> = maps.iter().map(one).collect();
     let others = |at: usize| all.iter().enumerate().filter(move |(n, _)| *n != at).map(|(_, other)| other.clone());
     all.iter().enumerate().map(|(at, index)| index.clone().beside(others(at).collect())).collect()
@@ -77,7 +77,7 @@ async fn positions(indexes: &[ViewIndex]) -> Vec<u64> {
     out
 }
 
-async fn put(copy: &ShardCopy, id: &str, body: &str, parent: Option<Revision>, deleted: bool) -> Revision {
+async fn put(replica: &ShardReplica, id: &str, body: &str, parent: Option<Revision>, deleted: bool) -> Revision {
     let value = json::parse(body.as_bytes()).unwrap();
     let edit = Edit {
         id: DocId::new(id),
@@ -87,7 +87,7 @@ async fn put(copy: &ShardCopy, id: &str, body: &str, parent: Option<Revision>, d
         attachments: Vec::new(),
         revs_limit: 1000,
     };
-    copy.edit(vec![edit]).await.unwrap().remove(0).unwrap()
+    replica.edit(vec![edit]).await.unwrap().remove(0).unwrap()
 }
 
 async fn shown(index: &ViewIndex, direction: Direction) -> Vec<String> {
@@ -101,19 +101,19 @@ async fn shown(index: &ViewIndex, direction: Direction) -> Vec<String> {
 async fn rows_follow_their_documents() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
-    let first = put(&copy, "b", r#"{"keys":["x","y"],"n":1}"#, None, false).await;
-    put(&copy, "a", r#"{"keys":["y"],"n":2}"#, None, false).await;
-    put(&copy, "_design/d", r#"{"keys":["z"],"n":3}"#, None, false).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
+    let first = put(&replica, "b", r#"{"keys":["x","y"],"n":1}"#, None, false).await;
+    put(&replica, "a", r#"{"keys":["y"],"n":2}"#, None, false).await;
+    put(&replica, "_design/d", r#"{"keys":["z"],"n":3}"#, None, false).await;
     assert!(shown(&index, Direction::Forward).await.is_empty());
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["b:\"x\"=1", "a:\"y\"=2", "b:\"y\"=1"]);
     assert_eq!(shown(&index, Direction::Reverse).await, ["b:\"y\"=1", "a:\"y\"=2", "b:\"x\"=1"]);
-    let second = put(&copy, "b", r#"{"keys":["w"],"n":4}"#, Some(first), false).await;
+    let second = put(&replica, "b", r#"{"keys":["w"],"n":4}"#, Some(first), false).await;
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["b:\"w\"=4", "a:\"y\"=2"]);
     assert_eq!(index.header().await.unwrap().rows, 2);
-    put(&copy, "b", "{}", Some(second), true).await;
+    put(&replica, "b", "{}", Some(second), true).await;
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["a:\"y\"=2"]);
     let header = index.header().await.unwrap();
@@ -126,14 +126,14 @@ async fn rows_follow_their_documents() {
 async fn a_commit_of_rows_that_nobody_waits_for_any_more_tells_queries_of_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
-    put(&copy, "a", r#"{"keys":[1],"n":1}"#, None, false).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
+    put(&replica, "a", r#"{"keys":[1],"n":1}"#, None, false).await;
     index.update().await.unwrap();
     let from = index.header().await.unwrap();
     let to = Header { position: from.position + 1, ..from };
     let (signature, slot) = (index.definition.signature, Arc::clone(&index.slot));
     let change = write::Change { signature, slot, from, to, is_new: false, entries: Vec::new() };
-    let mut committed = Box::pin(write::apply(&index.env, &index.copy, vec![change]));
+    let mut committed = Box::pin(write::apply(&index.env, &index.replica, vec![change]));
     assert!(committed.as_mut().now_or_never().is_none());
     drop(committed);
     while index.stored_header().await.unwrap() != Some(to) {
@@ -148,19 +148,19 @@ async fn a_commit_of_rows_that_nobody_waits_for_any_more_tells_queries_of_its_en
 async fn rows_whose_value_is_no_number_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
     let others = async || {
         index.update().await.unwrap();
         index.header().await.unwrap().others
     };
     assert_eq!(others().await, Some(0));
-    let text = put(&copy, "a", r#"{"keys":[1,2],"n":"1"}"#, None, false).await;
-    let array = put(&copy, "b", r#"{"keys":[1],"n":[1]}"#, None, false).await;
-    put(&copy, "c", r#"{"keys":[1],"n":-1.5}"#, None, false).await;
+    let text = put(&replica, "a", r#"{"keys":[1,2],"n":"1"}"#, None, false).await;
+    let array = put(&replica, "b", r#"{"keys":[1],"n":[1]}"#, None, false).await;
+    put(&replica, "c", r#"{"keys":[1],"n":-1.5}"#, None, false).await;
     assert_eq!(others().await, Some(3));
-    put(&copy, "a", r#"{"keys":[1],"n":7}"#, Some(text), false).await;
+    put(&replica, "a", r#"{"keys":[1],"n":7}"#, Some(text), false).await;
     assert_eq!(others().await, Some(1));
-    put(&copy, "b", "{}", Some(array), true).await;
+    put(&replica, "b", "{}", Some(array), true).await;
     assert_eq!(others().await, Some(0));
 }
 
@@ -206,13 +206,13 @@ impl Dice {
 }
 
 /// Writes or deletes a few of these documents.
-async fn change_some(copy: &ShardCopy, revs: &mut [Option<Revision>], dice: &mut Dice) {
+async fn change_some(replica: &ShardReplica, revs: &mut [Option<Revision>], dice: &mut Dice) {
     for _ in 0..1 + dice.below(4) {
         let at = dice.below(revs.len() as u64) as usize;
         let (a, b, n) = (dice.below(4), dice.below(5), dice.below(100));
         let deleted = revs[at].is_some() && dice.below(4) == 0;
         let body = format!(r#"{{"keys":[[{a},{b}],[{b}],{a}],"n":{n}}}"#);
-        let rev = put(copy, &format!("d{at}"), if deleted { "{}" } else { &body }, revs[at].take(), deleted).await;
+        let rev = put(replica, &format!("d{at}"), if deleted { "{}" } else { &body }, revs[at].take(), deleted).await;
         revs[at] = (!deleted).then_some(rev);
     }
 }
@@ -251,10 +251,10 @@ async fn reduce_some(index: &ViewIndex, dice: &mut Dice, round: u32) {
 async fn kept_reductions_agree_with_the_rows_after_any_change() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
     let (mut dice, mut revs) = (Dice(7), vec![None; 60]);
     for round in 0..150 {
-        change_some(&copy, &mut revs, &mut dice).await;
+        change_some(&replica, &mut revs, &mut dice).await;
         index.update().await.unwrap();
         for _ in 0..3 {
             reduce_some(&index, &mut dice, round).await;
@@ -266,10 +266,10 @@ async fn kept_reductions_agree_with_the_rows_after_any_change() {
 async fn offsets_agree_with_the_rows_after_any_change() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
     let (mut dice, mut revs) = (Dice(11), vec![None; 200]);
     for round in 0..100 {
-        change_some(&copy, &mut revs, &mut dice).await;
+        change_some(&replica, &mut revs, &mut dice).await;
         index.update().await.unwrap();
         let rows = rows_between(&index, &Places::all(b"")).await;
         for _ in 0..6 {
@@ -285,11 +285,11 @@ async fn offsets_agree_with_the_rows_after_any_change() {
 async fn purged_documents_lose_their_rows() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
-    let rev = put(&copy, "a", r#"{"keys":[1]}"#, None, false).await;
-    put(&copy, "b", r#"{"keys":[2]}"#, None, false).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
+    let rev = put(&replica, "a", r#"{"keys":[1]}"#, None, false).await;
+    put(&replica, "b", r#"{"keys":[2]}"#, None, false).await;
     index.update().await.unwrap();
-    copy.purge(vec![(DocId::new("a"), vec![rev])]).await.unwrap();
+    replica.purge(vec![(DocId::new("a"), vec![rev])]).await.unwrap();
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);
 }
@@ -300,15 +300,15 @@ async fn documents_whose_tombstones_were_collected_lose_their_rows() {
     use crate::shard::{Proposal, Round, WrittenDown};
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
-    let rev = put(&copy, "a", r#"{"keys":[1]}"#, None, false).await;
-    put(&copy, "b", r#"{"keys":[2]}"#, None, false).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
+    let rev = put(&replica, "a", r#"{"keys":[1]}"#, None, false).await;
+    put(&replica, "b", r#"{"keys":[2]}"#, None, false).await;
     index.update().await.unwrap();
-    let tombstone = put(&copy, "a", "{}", Some(rev), true).await;
+    let tombstone = put(&replica, "a", "{}", Some(rev), true).await;
     let round = Round { number: 1, id: 1 };
     let proposal = Proposal::new(round, vec![(DocId::new("a"), tombstone)]);
-    assert_eq!(copy.propose("n1@h", proposal, u64::MAX).await.unwrap(), WrittenDown::Done);
-    copy.collect(&copy.told().await.unwrap().promised, &[]).await.unwrap();
+    assert_eq!(replica.propose("n1@h", proposal, u64::MAX).await.unwrap(), WrittenDown::Done);
+    replica.collect(&replica.told().await.unwrap().promised, &[]).await.unwrap();
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);
 }
@@ -318,16 +318,16 @@ async fn documents_whose_tombstones_were_collected_lose_their_rows() {
 async fn documents_purged_before_the_log_was_cut_lose_their_rows() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
     let mut revs = Vec::new();
     for n in 0..4 {
-        revs.push(put(&copy, &format!("d{n}"), &format!(r#"{{"keys":[{n}]}}"#), None, false).await);
+        revs.push(put(&replica, &format!("d{n}"), &format!(r#"{{"keys":[{n}]}}"#), None, false).await);
     }
     index.update().await.unwrap();
     for (n, rev) in revs.drain(..3).enumerate() {
-        copy.purge(vec![(DocId::new(&format!("d{n}")), vec![rev])]).await.unwrap();
+        replica.purge(vec![(DocId::new(&format!("d{n}")), vec![rev])]).await.unwrap();
     }
-    copy.compact(1, crate::shard::Pace::new(storage.env(), 0)).await.unwrap();
+    replica.compact(1, crate::shard::Pace::new(storage.env(), 0)).await.unwrap();
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["d3:3=null"]);
 }
@@ -338,12 +338,12 @@ async fn a_build_goes_on_after_a_restart_in_more_than_one_batch() {
     let count = crate::limits::INDEX_BATCH_DOCS + 3;
     let position = {
         let storage = storage(&dir, Engine::Redb).await;
-        let (_, copy, index) = view(&storage, &definition("a")).await;
+        let (_, replica, index) = view(&storage, &definition("a")).await;
         for n in 0..count {
-            put(&copy, &format!("d{n:04}"), &format!(r#"{{"keys":[{n}]}}"#), None, false).await;
+            put(&replica, &format!("d{n:04}"), &format!(r#"{{"keys":[{n}]}}"#), None, false).await;
         }
         index.update().await.unwrap();
-        put(&copy, "last", r#"{"keys":["last"]}"#, None, false).await;
+        put(&replica, "last", r#"{"keys":["last"]}"#, None, false).await;
         index.header().await.unwrap().position
     };
     assert_eq!(position, count as u64);
@@ -372,16 +372,16 @@ async fn a_build_goes_on_after_a_restart_in_more_than_one_batch() {
 async fn clean_up_keeps_what_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (indexes, copy, kept) = view(&storage, &definition("a")).await;
+    let (indexes, replica, kept) = view(&storage, &definition("a")).await;
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
     let gone: Vec<ViewIndex> =
-        ["b", "c"].iter().map(|map| indexes.view(&copy, &definition(map), &mapper, Owner::default())).collect();
-    put(&copy, "a", r#"{"keys":[1]}"#, None, false).await;
+        ["b", "c"].iter().map(|map| indexes.view(&replica, &definition(map), &mapper, Owner::default())).collect();
+    put(&replica, "a", r#"{"keys":[1]}"#, None, false).await;
     for index in gone.iter().chain([&kept]) {
         index.update().await.unwrap();
         assert_eq!(shown(index, Direction::Forward).await, ["a:1=null"]);
     }
-    indexes.clean_up(&copy, &BTreeSet::from([definition("a").signature])).await.unwrap();
+    indexes.clean_up(&replica, &BTreeSet::from([definition("a").signature])).await.unwrap();
     assert_eq!(shown(&kept, Direction::Forward).await, ["a:1=null"]);
     for index in &gone {
         assert!(shown(index, Direction::Forward).await.is_empty());
@@ -395,15 +395,15 @@ async fn clean_up_keeps_what_is_named() {
 async fn views_that_stand_at_one_position_are_built_together() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (indexes, copy, late) = view(&storage, &definition("late")).await;
-    let views = together(&indexes, &copy, &["a", "b", "late"]);
-    let first = put(&copy, "x", r#"{"keys":[1]}"#, None, false).await;
+    let (indexes, replica, late) = view(&storage, &definition("late")).await;
+    let views = together(&indexes, &replica, &["a", "b", "late"]);
+    let first = put(&replica, "x", r#"{"keys":[1]}"#, None, false).await;
     late.update().await.unwrap();
-    put(&copy, "y", r#"{"keys":[2],"n":5}"#, None, false).await;
+    put(&replica, "y", r#"{"keys":[2],"n":5}"#, None, false).await;
     views[0].update().await.unwrap();
     assert_eq!(positions(&views).await, [2, 2, 1], "the one that was ahead goes by itself");
     assert!(!views[1].is_building());
-    put(&copy, "x", r#"{"keys":[3]}"#, Some(first), false).await;
+    put(&replica, "x", r#"{"keys":[3]}"#, Some(first), false).await;
     views[1].update().await.unwrap();
     assert_eq!(positions(&views).await, [3, 3, 1]);
     views[2].update().await.unwrap();
@@ -417,16 +417,16 @@ async fn views_that_stand_at_one_position_are_built_together() {
 async fn a_function_that_fails_costs_its_own_view_alone() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (indexes, copy, _) = view(&storage, &definition("late")).await;
-    let views = together(&indexes, &copy, &["a", "bad", "b"]);
-    put(&copy, "x", r#"{"keys":[1]}"#, None, false).await;
-    let bad = put(&copy, "y", r#"{"keys":[2],"bad":true}"#, None, false).await;
+    let (indexes, replica, _) = view(&storage, &definition("late")).await;
+    let views = together(&indexes, &replica, &["a", "bad", "b"]);
+    put(&replica, "x", r#"{"keys":[1]}"#, None, false).await;
+    let bad = put(&replica, "y", r#"{"keys":[2],"bad":true}"#, None, false).await;
     views[0].update().await.unwrap();
     assert_eq!(positions(&views).await, [2, 0, 0]);
     assert_eq!(views[1].update().await, Err(IndexError::Script(ScriptError::Timeout)));
     views[2].update().await.unwrap();
     assert_eq!(positions(&views).await, [2, 0, 2]);
-    put(&copy, "y", r#"{"keys":[3]}"#, Some(bad), false).await;
+    put(&replica, "y", r#"{"keys":[3]}"#, Some(bad), false).await;
     for index in &views {
         index.update().await.unwrap();
         assert_eq!(shown(index, Direction::Forward).await, ["x:1=null", "y:3=null"]);
@@ -438,17 +438,17 @@ async fn a_function_that_fails_costs_its_own_view_alone() {
 async fn a_document_that_changes_during_the_first_build_loses_the_rows_of_before() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
-    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (_, replica, index) = view(&storage, &definition("a")).await;
     let (mut revs, count) = (Vec::new(), crate::limits::INDEX_BATCH_DOCS + 10);
     for n in 0..count {
-        revs.push(put(&copy, &format!("d{n:04}"), r#"{"keys":[1]}"#, None, false).await);
+        revs.push(put(&replica, &format!("d{n:04}"), r#"{"keys":[1]}"#, None, false).await);
     }
     let build = index.update();
     let change = async {
         while index.header().await.unwrap().position == 0 {
             tokio::task::yield_now().await;
         }
-        put(&copy, "d0000", r#"{"keys":[2]}"#, Some(revs.remove(0)), false).await;
+        put(&replica, "d0000", r#"{"keys":[2]}"#, Some(revs.remove(0)), false).await;
     };
     let (built, ()) = tokio::join!(build, change);
     built.unwrap();

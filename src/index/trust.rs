@@ -63,7 +63,7 @@ impl ViewIndex {
 
     /// The shard's last sequence.
     pub fn committed(&self) -> u64 {
-        *self.copy.watch().borrow()
+        *self.replica.watch().borrow()
     }
 
     /// Whether no view of this design document is known to fail with what the shard has up to a sequence.

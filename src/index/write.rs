@@ -9,7 +9,7 @@ use super::stored::FORM;
 use super::sums::Stand;
 use super::{IndexError, Signature, Slot};
 use crate::document::id::DocId;
-use crate::shard::{ShardCopy, ShardError, ShardId};
+use crate::shard::{ShardError, ShardId, ShardReplica};
 use crate::storage::planted::Bug;
 use crate::storage::{StorageError, View, WriteView};
 use crate::world::Env;
@@ -45,16 +45,16 @@ pub(super) type Done = (Header, Vec<Vec<u8>>);
 /// told of its end.
 pub(super) async fn apply(
     env: &Env,
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     changes: Vec<Change>,
 ) -> Result<Vec<Option<Header>>, IndexError> {
-    let copy = copy.clone();
-    let committed = env.spawn_with(async move { commit(&copy, changes).await });
+    let replica = replica.clone();
+    let committed = env.spawn_with(async move { commit(&replica, changes).await });
     Ok(committed.await.ok_or(IndexError::Stopped)??)
 }
 
-async fn commit(copy: &ShardCopy, changes: Vec<Change>) -> Result<Vec<Option<Header>>, ShardError> {
-    let (shard, keeps_old) = (copy.id(), copy.planted().has(Bug::StaleIndexRow));
+async fn commit(replica: &ShardReplica, changes: Vec<Change>) -> Result<Vec<Option<Header>>, ShardError> {
+    let (shard, keeps_old) = (replica.id(), replica.planted().has(Bug::StaleIndexRow));
     let slots: Vec<Arc<Slot>> = changes.iter().map(|change| Arc::clone(&change.slot)).collect();
     let stands = changes.iter().map(|change| (change.from.stand(), change.to.stand()));
     let moved: Vec<Option<Stand>> = stands.map(|(from, to)| (from != to).then_some(from)).collect();
@@ -64,7 +64,7 @@ async fn commit(copy: &ShardCopy, changes: Vec<Change>) -> Result<Vec<Option<Hea
         alone.push(slot.commits.write().await);
     }
     begin(&slots, moved);
-    let written = copy.write_records(move |view| {
+    let written = replica.write_records(move |view| {
         let done = changes.into_iter().map(|change| change.apply(view, shard, keeps_old));
         Ok(Ok::<_, Infallible>(done.collect::<Result<Vec<Option<Done>>, StorageError>>()?))
     });
@@ -96,9 +96,9 @@ pub(super) fn end(slots: &[Arc<Slot>], written: Option<&[Option<Done>]>) -> Vec<
 }
 
 /// A known bug: the position goes before its rows.
-pub(super) async fn position(copy: &ShardCopy, signature: Signature, to: Header) -> Result<(), ShardError> {
-    let key = keys::key(copy.id(), signature, Part::Header, b"");
-    let written = copy.write_records(move |view| {
+pub(super) async fn position(replica: &ShardReplica, signature: Signature, to: Header) -> Result<(), ShardError> {
+    let key = keys::key(replica.id(), signature, Part::Header, b"");
+    let written = replica.write_records(move |view| {
         view.put(key, to.encode());
         Ok(Ok::<_, Infallible>(()))
     });

@@ -13,10 +13,10 @@ pub const CLUSTER_BODIES_BYTES: usize = 64 << 20;
 pub const MESSAGE_DEPTH_MAX: usize = 1024;
 /// How long a rebalance waits for the other nodes to say whether they were asked for one later.
 pub const REBALANCE_ANSWERS: Duration = Duration::from_secs(2);
-/// Purged revisions that a copy keeps in memory, the last ones, 8 bytes each: an edit that reaches it behind a purge of
-/// its revision is recognized by them. Such an edit is late by as long as a call between nodes may take.
+/// Purged revisions that a replica keeps in memory, the last ones, 8 bytes each: an edit that reaches it behind a purge
+/// of its revision is recognized by them. Such an edit is late by as long as a call between nodes may take.
 pub const PURGES_REMEMBERED: usize = 4096;
-/// Documents that a copy asks another for at a time while it applies what it lacks, where they are small.
+/// Documents that a replica asks another for at a time while it applies what it lacks, where they are small.
 pub const DOCS_PER_PULL: usize = 256;
 /// Bytes of documents that it asks for at a time; a larger document comes alone.
 pub const PULL_BYTES: usize = 1 << 20;
@@ -25,16 +25,16 @@ pub const PULL_BYTES: usize = 1 << 20;
 pub const PULL_MEMORY_FACTOR: usize = 4;
 /// Bytes in memory of all documents that a node pulls at a time. A larger one waits until it is alone.
 pub const PULLED_BYTES: usize = 64 << 20;
-/// Bytes of documents that a read asks a copy on another node for at a time; a larger document comes alone.
+/// Bytes of documents that a read asks a replica on another node for at a time; a larger document comes alone.
 pub const FETCH_BYTES: usize = 4 << 20;
-/// Bytes of documents in one answer of a copy to another node for each document that was asked for, until it is known
-/// to take more: most are smaller.
+/// Bytes of documents in one answer of a replica to another node for each document that was asked for, until it is
+/// known to take more: most are smaller.
 pub const FETCH_DOC_BYTES: usize = 256 << 10;
 /// Bytes of documents, of single ones of at most [`FETCH_DOC_BYTES`], in all answers to other nodes at a time.
 pub const ANSWERS_SMALL_BYTES: usize = 32 << 20;
 /// Bytes of documents in all other answers to other nodes at a time. A larger answer waits until it is alone.
 pub const ANSWERS_BYTES: usize = 32 << 20;
-/// Bytes of edits that one message brings to a copy; a larger edit comes alone.
+/// Bytes of edits that one message brings to a replica; a larger edit comes alone.
 pub const MERGE_BYTES: usize = 4 << 20;
 /// Bytes of what is listed in one answer between nodes: rows without documents, purges, maps.
 pub const LISTED_BYTES: usize = 4 << 20;

@@ -12,7 +12,7 @@ pub const Q_DEFAULT: u32 = 8;
 pub const PARTITION_BYTES: u64 = 10 << 30;
 /// The same with `[settee] follow = couchdb-3.5`.
 pub const Q_OF_COUCHDB: u32 = 2;
-/// Copies of a new database by default (`[cluster] n`); cut to the number of nodes.
+/// Replicas of a new database by default (`[cluster] n`); cut to the number of nodes.
 pub const N_DEFAULT: u32 = 3;
 /// Handles of databases kept open while nobody uses them: about 4 KB each.
 pub const OPEN_DATABASES: usize = 1000;
@@ -26,9 +26,9 @@ pub const TOKEN_TEXT_MAX: usize = 6 << 10;
 pub const TOKENS_TEXT_MAX: usize = 16 << 10;
 /// Bytes of the cookie that has a session's tokens: browsers keep 4 KiB, with its attributes.
 pub const TOKEN_COOKIE_BYTES: usize = 3 << 10;
-/// Time that a read waits for a copy that holds what its token names.
+/// Time that a read waits for a replica that holds what its token names.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(5);
-/// Time between two looks for such a copy.
+/// Time between two looks for such a replica.
 pub const TOKEN_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of a document's JSON text, attachments not counted (`[couchdb] max_document_size`), as in CouchDB 3.5.
 pub const DOCUMENT_BYTES: u64 = 8_000_000;

@@ -6,29 +6,29 @@ use std::time::Duration;
 pub const SPLIT_PAGE_DOCS: usize = 100;
 /// Changes that may be left for the commit that ends a split; the node's edits wait for it.
 pub const SPLIT_LAST_DOCS: usize = 100;
-/// Time that a request waits for the new map of a database whose copies moved.
+/// Time that a request waits for the new map of a database whose replicas moved.
 pub const MAP_WAIT: Duration = Duration::from_secs(10);
-/// Times that something is done anew because copies moved meanwhile, or a name went over to another database.
+/// Times that something is done anew because replicas moved meanwhile, or a name went over to another database.
 pub const MAP_ATTEMPTS: usize = 8;
-/// Time for which the old copy of a split range stays at least: lists under way read it.
+/// Time for which the old replica of a split range stays at least: lists under way read it.
 pub const SPLIT_GRACE: Duration = Duration::from_secs(30);
 /// Time after which it goes even though somebody still reads it.
 pub const SPLIT_GRACE_MAX: Duration = Duration::from_secs(600);
 /// Time between two looks at whether it is read.
 pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
 /// Pause before the documents of a database that lost its name are written again, where they could not be; it doubles
-/// each time. A majority of copies may be there in a moment.
+/// each time. A majority of replicas may be there in a moment.
 pub const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
-/// Pause before it is looked again whether a damaged copy can be rebuilt, or one that is being filled goes on.
+/// Pause before it is looked again whether a damaged replica can be rebuilt, or one that is being filled goes on.
 pub const REBUILD_PAUSE: Duration = Duration::from_secs(2);
 /// Pause between two looks for tombstones that are old enough to be collected; shorter where they are so sooner.
 pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
-/// Time between the last copy's word that it has written down what is to be collected, and that this is done: longer
+/// Time between the last replica's word that it has written down what is to be collected, and that this is done: longer
 /// than any call takes. Shorter where tombstones are collected sooner.
 pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
-/// Tombstones that copies agree on together.
+/// Tombstones that replicas agree on together.
 pub const FORGET_ROUND: usize = 2000;
 /// Bytes of their ids.
 pub const FORGET_ROUND_BYTES: usize = 256 << 10;
@@ -66,13 +66,13 @@ pub const RESHARD_AT_ONCE: usize = 2;
 pub const RESHARD_LOOK: Duration = Duration::from_millis(200);
 /// Moves that one plan lists: the rest is planned when those are done.
 pub const REBALANCE_MOVES: usize = 1000;
-/// Copies that a plan has on their way at one time: each reads and writes a whole range.
+/// Replicas that a plan has on their way at one time: each reads and writes a whole range.
 pub const MOVES_AT_ONCE: usize = 4;
 /// Longest pause before a plan is made again of which nothing could be begun.
 pub const REBALANCE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Pause before a move that waits is looked at again, and between two looks at a plan of which nothing ends.
 pub const MOVE_PAUSE: Duration = Duration::from_millis(500);
-/// Least time between two looks at all databases for those of which copies move.
+/// Least time between two looks at all databases for those of which replicas move.
 pub const MOVES_LOOK: Duration = Duration::from_millis(10);
 /// Times that a node is asked whether it knows of a move, before that waits.
 pub const CONFIRM_ATTEMPTS: u32 = 6;

@@ -60,8 +60,8 @@ pub enum ReplicateError {
         /// Its address without credentials.
         url: String,
     },
-    /// The source told of a change that it has not: it was purged since, or stands on a copy that is out of reach. What
-    /// is behind it is not recorded.
+    /// The source told of a change that it has not: it was purged since, or stands on a replica that is out of reach.
+    /// What is behind it is not recorded.
     Gone {
         /// Where.
         url: String,

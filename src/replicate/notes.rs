@@ -37,8 +37,8 @@ pub(super) async fn live(
     listed(database, id, None).await
 }
 
-/// As [`live`], of a document that a feed listed with `rev`: an error where no copy in reach knows that, for then it is
-/// not known whether the document is there.
+/// As [`live`], of a document that a feed listed with `rev`: an error where no replica in reach knows that, for then it
+/// is not known whether the document is there.
 pub(super) async fn listed(
     database: &Arc<Database>,
     id: &DocId,

@@ -9,10 +9,10 @@ use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{Header, SeqRecord};
 use super::sequence;
-use super::{ChangeRow, ChangesPage, ShardCopy, ShardError, ShardId, Summary};
+use super::{ChangeRow, ChangesPage, ShardError, ShardId, ShardReplica, Summary};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
-impl ShardCopy {
+impl ShardReplica {
     /// Changes behind `since`, ascending; or descending those before it (start with `u64::MAX`).
     pub async fn changes(&self, since: u64, direction: Direction, limit: usize) -> Result<ChangesPage, ShardError> {
         let shard = self.0.shard;
@@ -40,7 +40,7 @@ impl ShardCopy {
         self.read(move |view, shard| sequence::count_above(view, shard, &Header::read(view, shard)?, seq)).await
     }
 
-    /// The summary of the documents that changed last behind `seq`; costs as [`ShardCopy::count_since`], and some 30
+    /// The summary of the documents that changed last behind `seq`; costs as [`ShardReplica::count_since`], and some 30
     /// documents.
     pub async fn summary_since(&self, seq: u64) -> Result<Summary, ShardError> {
         self.read(move |view, shard| sequence::summary_above(view, shard, &Header::read(view, shard)?, seq)).await

@@ -33,7 +33,7 @@ pub struct Round {
     pub id: u64,
 }
 
-/// The last round of each proposer that a copy has done.
+/// The last round of each proposer that a replica has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Horizon {
     rounds: BTreeMap<String, Round>,
@@ -73,23 +73,23 @@ impl Horizon {
     }
 }
 
-/// What a copy has written down of a round.
+/// What a replica has written down of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal<T> {
     /// Which one.
     pub round: Round,
     /// The tombstones that go with it: all of them were here.
     pub tombstones: Vec<T>,
-    /// The number of the copy's last body when it wrote this down. A tombstone that was stored later is another one,
-    /// if it has the same name. Each copy notes its own.
+    /// The number of the replica's last body when it wrote this down. A tombstone that was stored later is another one,
+    /// if it has the same name. Each replica notes its own.
     #[serde(default)]
     pub body: u64,
-    /// Nodes whose copies were read from beginning to end since all had written it down; `None`: as far as known here
+    /// Nodes whose replicas were read from beginning to end since all had written it down; `None`: as far as known here
     /// some have not.
     #[serde(default)]
     pub read: Option<BTreeSet<String>>,
-    /// Whether the round is known to be done at another copy. Each copy notes its own: the copy that did it need not be
-    /// asked once more when the last other one was read.
+    /// Whether the round is known to be done at another replica. Each replica notes its own: the replica that did it
+    /// need not be asked once more when the last other one was read.
     #[serde(default)]
     pub is_decided: bool,
 }
@@ -101,7 +101,7 @@ impl<T> Proposal<T> {
     }
 }
 
-/// What a copy keeps about rounds.
+/// What a replica keeps about rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectionLog<T> {
     /// What was done.
@@ -118,7 +118,7 @@ impl<T> Default for CollectionLog<T> {
 
 impl<T> CollectionLog<T> {
     /// Writes a proposal down, in place of one that its proposer gave up; answers whether it did: only the next round
-    /// of a proposer is. The caller has seen that the copy knows all the tombstones.
+    /// of a proposer is. The caller has seen that the replica knows all the tombstones.
     pub fn propose(&mut self, by: &str, proposal: Proposal<T>) -> bool {
         let is_next = self.horizon.last(by).number.checked_add(1) == Some(proposal.round.number);
         if is_next {
@@ -127,7 +127,7 @@ impl<T> CollectionLog<T> {
         is_next
     }
 
-    /// What is done, and what was written down beside it: a copy that this does not cover another one's collection
+    /// What is done, and what was written down beside it: a replica that this does not cover another one's collection
     /// horizon by is an old one.
     pub fn promised(&self) -> Horizon {
         let mut out = self.horizon.clone();
@@ -135,7 +135,7 @@ impl<T> CollectionLog<T> {
         out
     }
 
-    /// Notes that all copies have written a round down; false where it does not stand here.
+    /// Notes that all replicas have written a round down; false where it does not stand here.
     pub fn confirm(&mut self, by: &str, round: Round) -> bool {
         let Some(proposal) = self.proposals.get_mut(by).filter(|proposal| proposal.round == round) else {
             return false;
@@ -144,7 +144,7 @@ impl<T> CollectionLog<T> {
         true
     }
 
-    /// Notes of rounds that were done somewhere that all copies have written them down, and that they are decided;
+    /// Notes of rounds that were done somewhere that all replicas have written them down, and that they are decided;
     /// answers whether either is news.
     pub fn confirm_done(&mut self, done: &Horizon) -> bool {
         let is_done = |(by, proposal): &(&String, &mut Proposal<T>)| done.last(by) == proposal.round;
@@ -157,13 +157,13 @@ impl<T> CollectionLog<T> {
         is_news
     }
 
-    /// The proposals that all copies have written down, as far as known here.
+    /// The proposals that all replicas have written down, as far as known here.
     pub fn confirmed(&self) -> BTreeSet<Round> {
         self.proposals.values().filter(|proposal| proposal.read.is_some()).map(|proposal| proposal.round).collect()
     }
 
-    /// Notes that the copy of a node was read from beginning to end since all had written down these rounds; or that it
-    /// is an old one, of which nothing can be read before it has met those who collected.
+    /// Notes that the replica of a node was read from beginning to end since all had written down these rounds; or that
+    /// it is an old one, of which nothing can be read before it has met those who collected.
     pub fn note_read(&mut self, node: &str, rounds: &BTreeSet<Round>) {
         for proposal in self.proposals.values_mut().filter(|proposal| rounds.contains(&proposal.round)) {
             proposal.read.get_or_insert_default().insert(node.to_owned());
@@ -195,8 +195,8 @@ impl<T> CollectionLog<T> {
         &self.proposals
     }
 
-    /// Writes down what another copy has written down, unless something later of that proposer is here. The caller has
-    /// applied that copy, and seen that this one knows all the tombstones.
+    /// Writes down what another replica has written down, unless something later of that proposer is here. The caller
+    /// has applied that replica, and seen that this one knows all the tombstones.
     pub fn take_over(&mut self, by: &str, proposal: Proposal<T>) {
         let is_later = |own: &Proposal<T>| own.round.number >= proposal.round.number;
         if !self.proposals.get(by).is_some_and(is_later) {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::fetch;
 use super::keys::{self, Kind};
 use super::record::{self, SeqRecord};
-use super::{CopyState, Fetched, ShardId, Want, sync};
+use super::{Fetched, ShardId, SyncState, Want, sync};
 use crate::document::id::DocId;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
@@ -17,7 +17,7 @@ pub struct Cut {
     /// Documents of which nothing is left: they were purged.
     pub gone: Vec<DocId>,
     /// How the shard stood. Where its `purge_floor` is above the purge that the reader came from, `gone` has gaps.
-    pub state: CopyState,
+    pub state: SyncState,
 }
 
 /// What happened behind the sequence `since` and the purge `purged`; `None` when it is more than `limit` rows.

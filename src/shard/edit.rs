@@ -9,7 +9,7 @@ use super::purge::RecentPurges;
 use super::record::RevData;
 use super::tombstone_collection;
 use super::transaction::{Loaded, Transaction};
-use super::{AcceptedEdit, Basis, Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
+use super::{AcceptedEdit, Basis, Edit, EditError, EditOp, RevPath, Revision, ShardError, ShardReplica};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
@@ -31,7 +31,7 @@ macro_rules! decided {
     };
 }
 
-impl ShardCopy {
+impl ShardReplica {
     /// Decides and stores edits in order, each alone, in one commit; durable on return. Results stand in request order.
     ///
     /// # Panics
@@ -40,7 +40,7 @@ impl ShardCopy {
         self.edit_validated(edits.into_iter().map(|edit| (edit, Basis::Any)).collect()).await
     }
 
-    /// As [`ShardCopy::edit`], for edits that were validated: [`EditError::BasisChanged`] when that no longer holds.
+    /// As [`ShardReplica::edit`], for edits that were validated: [`EditError::BasisChanged`] when that no longer holds.
     ///
     /// # Panics
     /// When the path of a merge is empty.
@@ -52,7 +52,7 @@ impl ShardCopy {
         Ok(results.into_iter().map(|result| result.map(|accepted| accepted.path.head())).collect())
     }
 
-    /// As [`ShardCopy::edit_validated`]; answers what other copies need to hold the same.
+    /// As [`ShardReplica::edit_validated`]; answers what other replicas need to hold the same.
     ///
     /// # Panics
     /// When the path of a merge is empty.
@@ -60,8 +60,8 @@ impl ShardCopy {
         self.decide_unpurged(edits, None).await
     }
 
-    /// As [`ShardCopy::decide`]; with `upto` an edit is refused ([`EditError::Purged`]) whose revision is named by a
-    /// purge that the copy remembers, unless the number of its last purge is `upto`.
+    /// As [`ShardReplica::decide`]; with `upto` an edit is refused ([`EditError::Purged`]) whose revision is named by a
+    /// purge that the replica remembers, unless the number of its last purge is `upto`.
     ///
     /// # Panics
     /// When the path of a merge is empty.
@@ -159,7 +159,7 @@ fn apply(
     }
 }
 
-/// Whether a purge that a copy remembers names a revision.
+/// Whether a purge that a replica remembers names a revision.
 fn names(
     purged: &Mutex<RecentPurges>,
     transaction: &Transaction<'_, '_>,

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use super::body::BodyRecord;
 use super::record::{DocRecord, RevData};
-use super::{Fetched, RevTree, Revision, ShardCopy, ShardError, ShardId, Want};
+use super::{Fetched, RevTree, Revision, ShardError, ShardId, ShardReplica, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::limits;
 use crate::storage::{StorageError, View};
 
-impl ShardCopy {
+impl ShardReplica {
     /// Reads documents; results stand in request order, `None` for unknown documents. Each is read in one view; several
     /// may come from different moments.
     pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
@@ -24,13 +24,13 @@ impl ShardCopy {
         Ok(out)
     }
 
-    /// As [`ShardCopy::fetch`], of the first wants as many as one step reads, at least one: `limits::STEP_BYTES` of
+    /// As [`ShardReplica::fetch`], of the first wants as many as one step reads, at least one: `limits::STEP_BYTES` of
     /// bodies. Answers the others, too.
     pub async fn fetch_some(&self, wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), ShardError> {
         self.fetch_as(wants, |_, fetched| fetched).await
     }
 
-    /// As [`ShardCopy::fetch_some`], with what `make` makes of each on the thread that reads.
+    /// As [`ShardReplica::fetch_some`], with what `make` makes of each on the thread that reads.
     pub async fn fetch_as<T: Send + 'static>(
         &self,
         wants: Wants,
@@ -42,9 +42,9 @@ impl ShardCopy {
     }
 }
 
-impl ShardCopy {
-    /// As [`ShardCopy::fetch_some`], in one step too, of no more than `bytes` in memory: none where the first document
-    /// alone takes more. That is known before its text is read, but for one with attachments.
+impl ShardReplica {
+    /// As [`ShardReplica::fetch_some`], in one step too, of no more than `bytes` in memory: none where the first
+    /// document alone takes more. That is known before its text is read, but for one with attachments.
     pub async fn fetch_within(&self, wants: Wants, bytes: usize) -> Result<FetchedPart, ShardError> {
         let inline = are_inline(&wants);
         let read = move |view: &dyn View, shard: ShardId| step_within(view, shard, wants, bytes);

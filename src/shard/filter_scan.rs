@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::body::{BodyRecord, is_pieced};
 use super::keys::{self, Kind};
 use super::record::DocHead;
-use super::{ShardCopy, ShardError, ShardId, live_conflicts};
+use super::{ShardError, ShardId, ShardReplica, live_conflicts};
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, StoredRevision};
@@ -87,7 +87,7 @@ impl FilterPage {
     }
 }
 
-impl ShardCopy {
+impl ShardReplica {
     /// The next matches: as many as one step finds, perhaps none though the scan is not over.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         self.read(move |view, shard| step(view, shard, &filter_scan)).await

@@ -28,7 +28,7 @@ pub async fn allocate_in(storage: &Storage, engine: ShardEngine, count: u64) -> 
 }
 
 /// Marks a shard as going, durably, and removes its data in the background, also after a restart. Close its
-/// [`ShardCopy`](super::ShardCopy) first.
+/// [`ShardReplica`](super::ShardReplica) first.
 pub async fn drop_shard(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
     assert!(shard != NODE, "the node's own records are no shard");
     write(storage, move |view| {
@@ -76,7 +76,7 @@ fn spawn_removal(storage: &Storage, shard: ShardId) {
 }
 
 /// Voids all keys of a shard, then removes its files, then the mark. Edits that come later are refused by the closed
-/// copy; those before are void with the rest.
+/// replica; those before are void with the rest.
 async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
     write(storage, move |view| {
         view.clear_shard(shard.0);

@@ -10,31 +10,31 @@ use futures_util::future::join_all;
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
 use super::record::{self, DocHead};
-use super::{ListPage, ListRow, ShardCopy, ShardError, ShardId};
+use super::{ListPage, ListRow, ShardError, ShardId, ShardReplica};
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
-impl ShardCopy {
+impl ShardReplica {
     /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more; with bodies, of which
     /// one page has about `limits::STEP_BYTES`, only none mean that.
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
         self.finish_list(Listing::of(self.id(), page)).await
     }
 
-    /// [`ShardCopy::list`] of several copies of this node. Their first steps, most often all that there is to do, share
-    /// one job.
-    pub async fn lists(lists: Vec<(ShardCopy, ListPage)>) -> Vec<Result<Vec<ListRow>, ShardError>> {
-        let copies: Vec<ShardCopy> = lists.iter().map(|(copy, _)| copy.clone()).collect();
-        let begin = |(copy, page): (ShardCopy, ListPage)| {
-            let listing = Listing::of(copy.id(), page);
-            (copy, move |view: &dyn View, shard: ShardId| listing.step(view, shard))
+    /// [`ShardReplica::list`] of several replicas of this node. Their first steps, most often all that there is to do,
+    /// share one job.
+    pub async fn lists(lists: Vec<(ShardReplica, ListPage)>) -> Vec<Result<Vec<ListRow>, ShardError>> {
+        let replicas: Vec<ShardReplica> = lists.iter().map(|(replica, _)| replica.clone()).collect();
+        let begin = |(replica, page): (ShardReplica, ListPage)| {
+            let listing = Listing::of(replica.id(), page);
+            (replica, move |view: &dyn View, shard: ShardId| listing.step(view, shard))
         };
         let rows = lists.iter().fold(0, |rows: usize, (_, page)| rows.saturating_add(page.limit));
         let inline = rows <= limits::INLINE_ROWS;
-        let begun = ShardCopy::read_records_of(lists.into_iter().map(begin).collect(), inline).await;
-        let mut finished = Vec::with_capacity(copies.len());
-        for (copy, begun) in copies.iter().zip(begun) {
-            finished.push(async move { copy.finish_list(begun?).await });
+        let begun = ShardReplica::read_records_of(lists.into_iter().map(begin).collect(), inline).await;
+        let mut finished = Vec::with_capacity(replicas.len());
+        for (replica, begun) in replicas.iter().zip(begun) {
+            finished.push(async move { replica.finish_list(begun?).await });
         }
         join_all(finished).await
     }

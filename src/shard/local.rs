@@ -6,12 +6,12 @@ use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{decode_register, encode_register};
 use super::split;
-use super::{LocalDocument, LocalRegister, ShardCopy, ShardError, Stamp};
+use super::{LocalDocument, LocalRegister, ShardError, ShardReplica, Stamp};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, StorageError, View};
 
-impl ShardCopy {
+impl ShardReplica {
     /// A local document; `id` begins with `_local/`.
     pub async fn local_get(&self, id: &DocId) -> Result<Option<LocalDocument>, ShardError> {
         Ok(self.local_register(id).await?.and_then(|register| register.document))
@@ -25,7 +25,7 @@ impl ShardCopy {
 
     /// Stores a local document whatever was there, or removes it; answers the stamp that this has. The caller chooses
     /// the revision number (`conformance/cases/documents`: one more than the given one, 1 without). `by` names the
-    /// coordinator; with `mark` a deletion leaves its stamp, which the other copies need.
+    /// coordinator; with `mark` a deletion leaves its stamp, which the other replicas need.
     pub async fn local_set(
         &self,
         id: &DocId,
@@ -51,7 +51,7 @@ impl ShardCopy {
         .await
     }
 
-    /// Applies registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
+    /// Applies registers of another replica: of each the one with the higher stamp stays. Answers those that stayed.
     pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
         let inner = std::sync::Arc::clone(&self.0);
         self.write(move |view| {
@@ -93,7 +93,7 @@ impl ShardCopy {
         self.local_page((start, end), direction, (limit, usize::MAX)).await
     }
 
-    /// As [`ShardCopy::local_list`], ended by a number of bytes, too: only none mean that the range has no more.
+    /// As [`ShardReplica::local_list`], ended by a number of bytes, too: only none mean that the range has no more.
     pub async fn local_page(
         &self,
         range: (Bound<DocId>, Bound<DocId>),
@@ -145,7 +145,7 @@ impl ShardCopy {
         self.meta_put_all(vec![(name.to_owned(), value)]).await
     }
 
-    /// As [`ShardCopy::meta_put`], several of them in one commit.
+    /// As [`ShardReplica::meta_put`], several of them in one commit.
     pub async fn meta_put_all(&self, values: Vec<(String, Option<Vec<u8>>)>) -> Result<(), ShardError> {
         let shard = self.0.shard;
         self.write(move |view| {

@@ -1,8 +1,8 @@
 //! One replica of one range of a database: the place where documents are stored.
 //!
-//! A [`ShardCopy`] decides edits inside the node's committer, so that all edits of all callers share commits and each
-//! edit sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
-//! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
+//! A [`ShardReplica`] decides edits inside the node's committer, so that all edits of all callers share commits and
+//! each edit sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with
+//! each change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
 //!
 //! Costs: an edit reads the document's record, the shard's header and one summary per level of the two orders; a level
 //! has about a 32nd of the entries of the level below. Sums over ranges, ranks and `pending` read some 20 records per
@@ -12,7 +12,6 @@ mod body;
 mod changes;
 mod check;
 mod collection_horizon;
-mod copy;
 mod cut;
 mod decide;
 mod edit;
@@ -29,6 +28,7 @@ mod pace;
 mod purge;
 mod record;
 mod recovery;
+mod replica;
 mod sequence;
 mod split;
 mod summary;
@@ -59,7 +59,6 @@ use crate::storage::{CommitError, StorageError};
 pub use changes::change_at;
 pub use check::{Checked, check};
 pub use collection_horizon::{CollectionLog, Horizon, Proposal, Round};
-pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use decide::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use fetch::{FetchedPart, Wants, wanted};
@@ -70,14 +69,15 @@ pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
 pub use recovery::Salvage;
+pub use replica::{Admits, OnChange, Owner, ShardReplica, VIEW_KIND};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
-pub use sync::CopyState;
+pub use sync::SyncState;
 pub use time_seq::{TimeSeq, Times};
 pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
 
-/// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
+/// The number of a replica on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u64);
 
@@ -106,7 +106,7 @@ pub enum EditOp {
         /// The revision that the client saw.
         parent: Option<Revision>,
     },
-    /// A revision made elsewhere (`new_edits=false`, or decided by another copy): never a conflict.
+    /// A revision made elsewhere (`new_edits=false`, or decided by another replica): never a conflict.
     Merge {
         /// The new revision first, then its ancestors.
         path: RevPath,
@@ -145,24 +145,25 @@ pub struct KnownBytes {
 pub enum Basis {
     /// Nothing that could change the outcome.
     Any,
-    /// That no purge on record names the revision, as far as the copy remembers: the edit was stored by another copy,
-    /// which may not have heard of that purge then. A revision that is here was written again since.
+    /// That no purge on record names the revision, as far as the replica remembers: the edit was stored by another
+    /// replica, which may not have heard of that purge then. A revision that is here was written again since.
     NotPurged,
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
-    /// How far the copy was purged when none of its purges stood against a revision of another copy, and how often it
-    /// had collected something when that one was read.
+    /// How far the replica was purged when none of its purges stood against a revision of another replica, and how
+    /// often it had collected something when that one was read.
     Purges {
         /// The number of its last purge.
         seen: u64,
         /// How often it had collected something.
         rounds: u64,
-        /// Whether it is noted that this was applied from another copy: not all of them were met yet.
+        /// Whether it is noted that this was applied from another replica: not all of them were met yet.
         is_early: bool,
     },
 }
 
-/// A revision that a copy decided and stored, as the other copies take it in: they merge it, which is never a conflict.
+/// A revision that a replica decided and stored, as the other replicas take it in: they merge it, which is never a
+/// conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptedEdit {
     /// The revision first, then its ancestors.
@@ -192,7 +193,7 @@ pub enum EditError {
     },
     /// The disk is nearly full: only tombstones are taken.
     NoRoom,
-    /// A purge that the copy remembers names the revision, and the edit may be older than that purge.
+    /// A purge that the replica remembers names the revision, and the edit may be older than that purge.
     Purged,
 }
 
@@ -319,7 +320,7 @@ pub struct ChangeRow {
     pub leaves: Vec<(Revision, bool)>,
 }
 
-/// Counters of a shard copy.
+/// Counters of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardInfo {
     /// Live documents, design documents included.
@@ -336,7 +337,7 @@ pub struct ShardInfo {
     pub sizes: Sizes,
 }
 
-/// Sizes of a shard copy in bytes.
+/// Sizes of a replica in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Bytes of what is live: documents and their rows, bodies and attachments of all leaves as they are stored.
@@ -356,7 +357,7 @@ pub struct PurgeInfo {
     pub id: DocId,
     /// The purged leaves.
     pub revs: Vec<Revision>,
-    /// Ancestors that went with them: a copy that has one of these as a leaf lacked the purged one.
+    /// Ancestors that went with them: a replica that has one of these as a leaf lacked the purged one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Revision>,
 }
@@ -377,7 +378,7 @@ pub struct Stamp {
     pub by: u64,
 }
 
-/// What a copy keeps of a local document: its text or the mark of its deletion, and when that was set.
+/// What a replica keeps of a local document: its text or the mark of its deletion, and when that was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalRegister {
     /// When it was set.
@@ -396,25 +397,25 @@ pub struct LocalDocument {
     pub body: Bytes,
 }
 
-/// Why a call on a shard copy failed.
+/// Why a call on a replica failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardError {
     /// It could not be read.
     Storage(StorageError),
     /// It could not be written; see the kinds for what is known.
     Commit(CommitError),
-    /// The shard copy was dropped.
+    /// The replica was dropped.
     Dropped,
     /// The documents are elsewhere now: nothing was done, look at the map again.
     Moved,
-    /// The copy is on a node that could not be asked, or would not: it did nothing. Carries why.
+    /// The replica is on a node that could not be asked, or would not: it did nothing. Carries why.
     NotExecuted(String),
-    /// The copy's node did not answer: it may have done it. Carries why.
+    /// The replica's node did not answer: it may have done it. Carries why.
     Indeterminate(String),
-    /// None of the range's copies could be asked.
-    NoCopy {
+    /// None of the range's replicas could be asked.
+    NoReplica {
         /// How many there are.
-        copies: usize,
+        replicas: usize,
     },
 }
 
@@ -449,11 +450,11 @@ impl fmt::Display for ShardError {
         match self {
             ShardError::Storage(error) => error.fmt(f),
             ShardError::Commit(error) => error.fmt(f),
-            ShardError::Dropped => f.write_str("the shard copy was dropped"),
+            ShardError::Dropped => f.write_str("the replica was dropped"),
             ShardError::Moved => f.write_str("the documents of the range moved"),
-            ShardError::NotExecuted(why) => write!(f, "a copy could not be asked: {why}"),
-            ShardError::Indeterminate(why) => write!(f, "a copy did not answer: {why}"),
-            ShardError::NoCopy { copies } => write!(f, "none of {copies} copies answered"),
+            ShardError::NotExecuted(why) => write!(f, "a replica could not be asked: {why}"),
+            ShardError::Indeterminate(why) => write!(f, "a replica did not answer: {why}"),
+            ShardError::NoReplica { replicas } => write!(f, "none of {replicas} replicas answered"),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{self, DocRecord, Header, PurgeRecord, RevData};
 use super::transaction::Transaction;
-use super::{Pace, PurgeInfo, RevTree, Revision, ShardCopy, ShardError, ShardId, Sizes};
+use super::{Pace, PurgeInfo, RevTree, Revision, ShardError, ShardId, ShardReplica, Sizes};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
@@ -22,9 +22,9 @@ const COMPACT_DOCUMENTS: usize = 50;
 /// Purge log entries removed in one job.
 const COMPACT_PURGES: u64 = 1000;
 
-impl ShardCopy {
+impl ShardReplica {
     /// Removes leaves for good, with the history that only they have. Answers per item the leaves removed. All that was
-    /// asked for goes on record, also what is not here: another copy may hold it.
+    /// asked for goes on record, also what is not here: another replica may hold it.
     pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
         self.change(move |transaction, _| {
             let mut out = Vec::with_capacity(items.len());
@@ -38,8 +38,8 @@ impl ShardCopy {
         .await
     }
 
-    /// Does what another copy has on record as purged. Ancestors of a purged leaf go, too, where they are leaves: this
-    /// copy lacked what was built upon them.
+    /// Does what another replica has on record as purged. Ancestors of a purged leaf go, too, where they are leaves:
+    /// this replica lacked what was built upon them.
     pub async fn purge_as(&self, items: Vec<PurgeInfo>) -> Result<(), ShardError> {
         self.change(move |transaction, _| {
             for PurgeInfo { id, revs, mut history, .. } in items {
@@ -54,7 +54,8 @@ impl ShardCopy {
         .await
     }
 
-    /// As [`ShardCopy::purge`], of what other copies do not hold: they are not told, see [`ShardCopy::purges_to_tell`].
+    /// As [`ShardReplica::purge`], of what other replicas do not hold: they are not told, see
+    /// [`ShardReplica::purges_to_tell`].
     pub async fn discard(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
         let shard = self.0.shard;
         self.change(move |transaction, _| {
@@ -76,7 +77,7 @@ impl ShardCopy {
         .await
     }
 
-    /// As [`ShardCopy::purge_infos`], for other copies: without the revisions that this one gave up.
+    /// As [`ShardReplica::purge_infos`], for other replicas: without the revisions that this one gave up.
     pub async fn purges_to_tell(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
         // Looked up after the entries: it is stored with them.
         let mut infos = self.purge_infos(since, limit).await?;
@@ -165,7 +166,7 @@ impl ShardCopy {
     }
 }
 
-/// The revisions that the last entries of the purge log name, by a hash of each: all that a copy was told to purge
+/// The revisions that the last entries of the purge log name, by a hash of each: all that a replica was told to purge
 /// lately. Read from the log as far as that has grown since the last look; of an empty log nothing is read.
 #[derive(Debug, Default)]
 pub(super) struct RecentPurges {
@@ -217,7 +218,7 @@ fn named_hash(id: &DocId, rev: &Revision) -> u64 {
     hasher.finish()
 }
 
-/// The value that names the entries of the purge log that other copies are not told.
+/// The value that names the entries of the purge log that other replicas are not told.
 fn given_up_key(shard: ShardId) -> Vec<u8> {
     keys::key(shard, Kind::Meta, b"given up")
 }
@@ -228,7 +229,7 @@ fn encode_spans(spans: &[(u64, u64)]) -> Vec<u8> {
 
 fn decode_spans(bytes: &[u8]) -> Result<Vec<(u64, u64)>, StorageError> {
     let (numbers, []) = bytes.as_chunks::<8>() else {
-        return Err(StorageError::Corrupt("the purges that a copy gave up are not numbers of 8 bytes".to_owned()));
+        return Err(StorageError::Corrupt("the purges that a replica gave up are not numbers of 8 bytes".to_owned()));
     };
     let pairs = numbers.chunks_exact(2);
     Ok(pairs.map(|pair| (u64::from_be_bytes(pair[0]), u64::from_be_bytes(pair[1]))).collect())
@@ -241,13 +242,13 @@ pub(super) fn put_on_record(transaction: &mut Transaction<'_, '_>, record: Purge
     transaction.view.put(key, record.encode());
 }
 
-/// What other copies hear of the ancestors of a purged leaf.
+/// What other replicas hear of the ancestors of a purged leaf.
 fn told(history: Vec<Revision>) -> Vec<Revision> {
     if mutated(Mutation::PurgedParentStays) { Vec::new() } else { history }
 }
 
 /// Up to which number purges are not on record, of a shard whose last purge has the number `last`. Above it all are
-/// that were done here; a copy that took over a half of another one has the records of its own half.
+/// that were done here; a replica that took over a half of another one has the records of its own half.
 pub(super) fn floor(view: &dyn View, shard: ShardId, last: u64) -> Result<u64, StorageError> {
     if let Some(bytes) = view.get(&keys::key(shard, Kind::PurgeFloor, b""))? {
         return record::decode_number(&bytes);

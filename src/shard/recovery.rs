@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{self, DocHead, SeqRecord, decode_register};
-use super::{LocalRegister, Revision, ShardCopy, ShardError};
+use super::{LocalRegister, Revision, ShardError, ShardReplica};
 use crate::document::id::DocId;
 use crate::storage::{Direction, KeyRange, StorageError, View, behind_gap};
 
 /// Reads the records of one kind.
 pub struct Salvage<'c, T> {
-    copy: &'c ShardCopy,
+    replica: &'c ShardReplica,
     rest: Option<KeyRange>,
     read: Read<T>,
 }
@@ -22,7 +22,7 @@ pub struct Salvage<'c, T> {
 /// What a record tells, of its key and value.
 type Read<T> = fn(&[u8], &[u8]) -> Result<T, StorageError>;
 
-impl ShardCopy {
+impl ShardReplica {
     /// The rows of changes: sequences and ids.
     pub fn recover_changes(&self) -> Salvage<'_, (u64, DocId)> {
         self.recover(Kind::Sequence, |key, value| Ok((keys::number_of(key)?, SeqRecord::decode(value)?.id)))
@@ -44,7 +44,7 @@ impl ShardCopy {
     }
 
     fn recover<T>(&self, kind: Kind, read: Read<T>) -> Salvage<'_, T> {
-        Salvage { copy: self, rest: Some(keys::all(self.id(), kind)), read }
+        Salvage { replica: self, rest: Some(keys::all(self.id(), kind)), read }
     }
 }
 
@@ -56,7 +56,7 @@ impl<T: Send + 'static> Salvage<'_, T> {
     pub async fn next(&mut self) -> Result<Option<Vec<Option<T>>>, ShardError> {
         let Some(range) = self.rest.take() else { return Ok(None) };
         let read = self.read;
-        let (rows, rest) = self.copy.read(move |view, _| step(view, range, read)).await?;
+        let (rows, rest) = self.replica.read(move |view, _| step(view, range, read)).await?;
         self.rest = rest;
         Ok(Some(rows))
     }

@@ -2,10 +2,10 @@
 //!
 //! Documents keep their sequences and purges keep their numbers, so that a position in the parent shard is a position
 //! in its child shards, and a child shard's last sequence tells how far it has copied the parent. Pages are read and
-//! copied one after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which have no
-//! sequence, are also written to the child shard ([`ShardCopy::mirror_locals`]). Finally one committer job copies the
-//! few remaining changes and ends the parent ([`ShardCopy::hand_over`]): edits queued behind it are refused with
-//! [`ShardError::Moved`].
+//! copied one after the other ([`ShardReplica::legacy`], [`ShardReplica::inherit`]); meanwhile local documents, which
+//! have no sequence, are also written to the child shard ([`ShardReplica::mirror_locals`]). Finally one committer job
+//! copies the few remaining changes and ends the parent ([`ShardReplica::hand_over`]): edits queued behind it are
+//! refused with [`ShardError::Moved`].
 //!
 //! Assumes: the bytes of attachments are staged in the child shard before the documents that name them are copied.
 //! Promises: bodies of leaves are copied, older ones as compaction would keep them; nothing is lost or done twice.
@@ -13,12 +13,12 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use super::copy::Inner;
 use super::keys::{self, Kind};
 use super::purge;
 use super::record::{Header, PurgeRecord, SeqRecord};
+use super::replica::Inner;
 use super::transaction::Transaction;
-use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
+use super::{Fetched, PurgeInfo, Revision, ShardError, ShardId, ShardReplica, Want};
 use super::{fetch, tombstone_collection};
 use crate::document::id::DocId;
 use crate::limits;
@@ -28,7 +28,7 @@ use crate::world::buggify::fewer;
 /// Says which child shard a document belongs to.
 pub type Sorter = Arc<dyn Fn(&DocId) -> ShardId + Send + Sync>;
 
-/// Some of what a copy leaves to its child shards, of one moment.
+/// Some of what a replica leaves to its child shards, of one moment.
 #[derive(Clone, Debug)]
 pub struct Legacy {
     /// Documents with their leaves, in the order of their sequences.
@@ -45,14 +45,14 @@ pub struct Legacy {
     pub is_last: bool,
 }
 
-impl ShardCopy {
+impl ShardReplica {
     /// Up to where a child shard has taken over: its last sequence and purge.
     pub async fn inherited(&self) -> Result<(u64, u64), ShardError> {
         let info = self.info().await?;
         Ok((info.update_seq, info.purge_seq))
     }
 
-    /// What this copy leaves behind sequence and purge `since`; a bounded page of it.
+    /// What this replica leaves behind sequence and purge `since`; a bounded page of it.
     pub async fn legacy(&self, since: (u64, u64)) -> Result<Legacy, ShardError> {
         let most = fewer("split: a page of one document", limits::SPLIT_PAGE_DOCS);
         self.read(move |view, shard| legacy(view, shard, since, most)).await
@@ -83,7 +83,7 @@ impl ShardCopy {
 
     /// Gives the child shards the local documents that they are to have, and takes from them what is not here any more.
     /// To be called while they are mirrored.
-    pub async fn leave_locals(&self, children: &[ShardCopy; 2]) -> Result<(), ShardError> {
+    pub async fn leave_locals(&self, children: &[ShardReplica; 2]) -> Result<(), ShardError> {
         for from in [self, &children[0], &children[1]] {
             let mut after = Bound::Unbounded;
             loop {
@@ -97,12 +97,12 @@ impl ShardCopy {
         Ok(())
     }
 
-    /// Ends this copy in one committer job: its child shards take over what they still lack, if that is little, and
+    /// Ends this replica in one committer job: its child shards take over what they still lack, if that is little, and
     /// `record` writes what else is to change with it. Answers whether it was little; otherwise nothing was done.
     ///
     /// # Errors
     /// [`ShardError::Moved`] when it has ended before; what `record` says.
-    pub async fn hand_over<F>(&self, children: [ShardCopy; 2], sorter: Sorter, record: F) -> Result<bool, ShardError>
+    pub async fn hand_over<F>(&self, children: [ShardReplica; 2], sorter: Sorter, record: F) -> Result<bool, ShardError>
     where
         F: FnOnce(&mut WriteView<'_>) -> Result<Result<(), ShardError>, StorageError> + Send + 'static,
     {
@@ -227,7 +227,7 @@ fn take_over(
     transaction.finish(salt).map(Ok)
 }
 
-/// Stores a document as it is in the old copy; fails with the name of an attachment whose bytes are not here.
+/// Stores a document as it is in the old replica; fails with the name of an attachment whose bytes are not here.
 fn take_document(
     transaction: &mut Transaction<'_, '_>,
     id: &DocId,

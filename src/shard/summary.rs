@@ -16,7 +16,7 @@ use crate::document::render::Attachment;
 use crate::document::rev_tree::RevTree;
 use crate::wire::codec::{CodecError, Reader, put_bool, put_str, put_varint};
 
-/// The version of what is hashed: part of every digest, since copies compare only digests made alike.
+/// The version of what is hashed: part of every digest, since replicas compare only digests made alike.
 const DIGEST_VERSION: u8 = 1;
 
 /// Counts, sizes and digest of a set of documents.

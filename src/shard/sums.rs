@@ -1,9 +1,9 @@
 //! Queries of the summaries: sums over ranges of ids, ranks, positions, and parts to compare with another replica.
 //!
-//! Each answer comes from one view. To find the documents in which two replicas differ: compare [`ShardCopy::summary`]
-//! over all ids; where the digests differ, [`ShardCopy::split`] the range on one replica and ask the other for the
-//! summary of each part; once a part is small, compare [`ShardCopy::digests`]. With d differences among n documents
-//! that takes about d log n parts.
+//! Each answer comes from one view. To find the documents in which two replicas differ: compare
+//! [`ShardReplica::summary`] over all ids; where the digests differ, [`ShardReplica::split`] the range on one replica
+//! and ask the other for the summary of each part; once a part is small, compare [`ShardReplica::digests`]. With d
+//! differences among n documents that takes about d log n parts.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::levels::{Levels, after};
 use super::list::bounded_scan;
 use super::record::{DocHead, Header};
 use super::summary::Summary;
-use super::{Revision, ShardCopy, ShardError, ShardId};
+use super::{Revision, ShardError, ShardId, ShardReplica};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
@@ -120,7 +120,7 @@ fn doc_id(bytes: &[u8]) -> Result<DocId, StorageError> {
     text.map(DocId::new).map_err(|_| StorageError::Corrupt("a document's key does not end in an id".into()))
 }
 
-impl ShardCopy {
+impl ShardReplica {
     /// The summary of the documents with ids in a range. Reads some 40 records per level, of all documents the header
     /// alone.
     pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
@@ -128,27 +128,27 @@ impl ShardCopy {
         self.read(move |view, shard| Sums::new(view, shard)?.over(&ids)).await
     }
 
-    /// [`ShardCopy::summary`] of several copies of this node, read in one job.
+    /// [`ShardReplica::summary`] of several replicas of this node, read in one job.
     pub async fn summaries(
-        copies: Vec<ShardCopy>,
+        replicas: Vec<ShardReplica>,
         start: &Bound<DocId>,
         end: &Bound<DocId>,
     ) -> Vec<Result<Summary, ShardError>> {
         let ids = Arc::new(ids_of(start, end));
-        let read = |copy: ShardCopy| {
+        let read = |replica: ShardReplica| {
             let ids = Arc::clone(&ids);
-            (copy, move |view: &dyn View, shard: ShardId| Sums::new(view, shard)?.over(&ids))
+            (replica, move |view: &dyn View, shard: ShardId| Sums::new(view, shard)?.over(&ids))
         };
-        ShardCopy::read_records_of(copies.into_iter().map(read).collect(), true).await
+        ShardReplica::read_records_of(replicas.into_iter().map(read).collect(), true).await
     }
 
-    /// How many live documents have ids in the range (for `offset`). Costs as [`ShardCopy::summary`].
+    /// How many live documents have ids in the range (for `offset`). Costs as [`ShardReplica::summary`].
     pub async fn count(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<u64, ShardError> {
         Ok(self.summary(start, end).await?.live)
     }
 
     /// The live document of a range that has `place` live ones before it in the direction of reading. Costs as
-    /// [`ShardCopy::summary`].
+    /// [`ShardReplica::summary`].
     pub async fn select(
         &self,
         start: Bound<DocId>,

@@ -2,13 +2,13 @@
 
 use super::purge;
 use super::record::Header;
-use super::{ShardCopy, ShardError, ShardId, Summary};
+use super::{ShardError, ShardId, ShardReplica, Summary};
 use crate::document::render::Attachment;
 use crate::storage::{StorageError, View, blob_count};
 
-/// How a copy stands, as one view shows it.
+/// How a replica stands, as one view shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyState {
+pub struct SyncState {
     /// The last sequence.
     pub position: u64,
     /// Of all documents.
@@ -23,9 +23,9 @@ pub struct CopyState {
     pub markers: u64,
 }
 
-impl ShardCopy {
-    /// See [`CopyState`]. Reads two records.
-    pub async fn state(&self) -> Result<CopyState, ShardError> {
+impl ShardReplica {
+    /// See [`SyncState`]. Reads two records.
+    pub async fn state(&self) -> Result<SyncState, ShardError> {
         self.read(state).await
     }
 
@@ -36,8 +36,8 @@ impl ShardCopy {
     }
 }
 
-pub(super) fn state(view: &dyn View, shard: ShardId) -> Result<CopyState, StorageError> {
+pub(super) fn state(view: &dyn View, shard: ShardId) -> Result<SyncState, StorageError> {
     let Header { update_seq: position, purge_seq, total, rounds, markers, .. } = Header::read(view, shard)?;
     let purge_floor = purge::floor(view, shard, purge_seq)?;
-    Ok(CopyState { position, total, purge_seq, purge_floor, rounds, markers })
+    Ok(SyncState { position, total, purge_seq, purge_floor, rounds, markers })
 }

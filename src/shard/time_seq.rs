@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::copy::Inner;
 use super::keys::{self, Kind};
 use super::record::Header;
-use super::{ShardCopy, ShardError, ShardId};
+use super::replica::Inner;
+use super::{ShardError, ShardId, ShardReplica};
 use crate::limits;
 use crate::storage::{StorageError, View, WriteView};
 use crate::wire::message_pack::{self, encode};
@@ -166,8 +166,8 @@ pub(super) fn note(
     Ok(())
 }
 
-impl ShardCopy {
-    /// At which sequence the copy stood at which time.
+impl ShardReplica {
+    /// At which sequence the replica stood at which time.
     pub async fn times(&self) -> Result<Times, ShardError> {
         let times = |view: &dyn View, shard| {
             Ok(Times { bins: read(view, shard)?, update_seq: Header::read(view, shard)?.update_seq })

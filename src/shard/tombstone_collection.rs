@@ -21,7 +21,7 @@ use super::purge::put_on_record;
 use super::record::Header;
 use super::record::PurgeRecord;
 use super::transaction::Transaction;
-use super::{RevPath, Revision, ShardCopy, ShardError, ShardId, Want};
+use super::{RevPath, Revision, ShardError, ShardId, ShardReplica, Want};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::limits;
@@ -31,7 +31,7 @@ use crate::wire::message_pack::{self, encode};
 /// A tombstone that is the only leaf of its document.
 pub type Tombstone = (DocId, Revision);
 
-/// What a copy tells of its collection log.
+/// What a replica tells of its collection log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The rounds that it has done.
@@ -40,7 +40,7 @@ pub struct Told {
     pub promised: Horizon,
 }
 
-/// How far a copy has collected, of one moment.
+/// How far a replica has collected, of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// The rounds that it has done.
@@ -49,22 +49,22 @@ pub struct Collected {
     pub rounds: u64,
 }
 
-/// What became of a proposal at a copy.
+/// What became of a proposal at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WrittenDown {
     /// It is written down.
     Done,
-    /// Some tombstone is not old enough here: who reads this copy may not have seen it yet.
+    /// Some tombstone is not old enough here: who reads this replica may not have seen it yet.
     NotOldEnough,
-    /// This copy takes no part, or it is not the next round, or a tombstone is not known here.
+    /// This replica takes no part, or it is not the next round, or a tombstone is not known here.
     Refused,
 }
 
 /// The value of the shard that holds it.
 const NAME: &[u8] = b"horizon";
-/// The value that holds what is told of it: asked for with every call between copies that collected something.
+/// The value that holds what is told of it: asked for with every call between replicas that collected something.
 const TOLD: &[u8] = b"horizon told";
-/// The value that tells what was applied from other copies before all of them were met.
+/// The value that tells what was applied from other replicas before all of them were met.
 const TAKEN_IN: &[u8] = b"taken in early";
 
 /// What is stored of it.
@@ -83,7 +83,7 @@ struct Batch {
     number: u64,
     /// The collection horizon with these.
     horizon: Horizon,
-    /// The nodes whose copies were applied since they collected these.
+    /// The nodes whose replicas were applied since they collected these.
     taken: BTreeSet<String>,
     ids: Vec<DocId>,
 }
@@ -124,8 +124,8 @@ impl Stored {
     }
 }
 
-impl ShardCopy {
-    /// What the copy has done and written down.
+impl ShardReplica {
+    /// What the replica has done and written down.
     pub async fn told(&self) -> Result<Told, ShardError> {
         let stored = |view: &dyn View, shard| view.get(&keys::key(shard, Kind::Meta, TOLD));
         let stored = self.read(stored).await?;
@@ -170,21 +170,21 @@ impl ShardCopy {
                 return Ok(WrittenDown::Refused);
             }
             kept.write(transaction.view, transaction.shard);
-            // From here on copies tell each other what they have collected before they read each other.
+            // From here on replicas tell each other what they have collected before they read each other.
             transaction.header.rounds = transaction.header.rounds.max(1);
             Ok(WrittenDown::Done)
         })
         .await
     }
 
-    /// Notes that all copies have written a round down; durable on return. False where it does not stand here.
+    /// Notes that all replicas have written a round down; durable on return. False where it does not stand here.
     pub async fn confirm_round(&self, by: &str, round: Round) -> Result<bool, ShardError> {
         let by = by.to_owned();
         self.change_collection_log(move |collection_log| collection_log.confirm(&by, round)).await
     }
 
-    /// The rounds that all copies have written down, as far as known here, with those of `done`; and whether it was not
-    /// known before of some of these that all have, or that they are done.
+    /// The rounds that all replicas have written down, as far as known here, with those of `done`; and whether it was
+    /// not known before of some of these that all have, or that they are done.
     pub async fn confirmed(&self, done: &Horizon) -> Result<(BTreeSet<Round>, bool), ShardError> {
         let mut collection_log = self.read(Stored::read).await?.collection_log;
         let is_news = collection_log.confirm_done(done);
@@ -196,7 +196,7 @@ impl ShardCopy {
         Ok((confirmed, is_news))
     }
 
-    /// Notes that the copy of a node was read from beginning to end since all had written down these rounds.
+    /// Notes that the replica of a node was read from beginning to end since all had written down these rounds.
     pub async fn note_read(&self, node: &str, rounds: BTreeSet<Round>) -> Result<(), ShardError> {
         let mut collection_log = self.read(Stored::read).await?.collection_log;
         let before = collection_log.clone();
@@ -214,7 +214,7 @@ impl ShardCopy {
         Ok(open.into_iter().collect())
     }
 
-    /// Writes down what another copy has written down, which was applied, as far as the tombstones are known here.
+    /// Writes down what another replica has written down, which was applied, as far as the tombstones are known here.
     pub async fn take_over(&self, proposals: Vec<(String, Proposal<Tombstone>)>) -> Result<(), ShardError> {
         self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
@@ -252,8 +252,8 @@ impl ShardCopy {
     }
 
     /// Collects what was written down here of the rounds of `done`, and of those that are known to be done elsewhere,
-    /// as far as the copies of all `others` were read since all wrote that down; durable on return. Answers how far the
-    /// copy has collected then.
+    /// as far as the replicas of all `others` were read since all wrote that down; durable on return. Answers how far
+    /// the replica has collected then.
     pub async fn collect(&self, done: &Horizon, others: &[String]) -> Result<Collected, ShardError> {
         loop {
             let stands =
@@ -267,7 +267,7 @@ impl ShardCopy {
         }
     }
 
-    /// Drops leaves that no other copy has any more.
+    /// Drops leaves that no other replica has any more.
     pub async fn drop_leaves(&self, leaves: Vec<Tombstone>) -> Result<(), ShardError> {
         let drop_all = move |transaction: &mut Transaction<'_, '_>, _: &mut Stored| {
             leaves.iter().try_for_each(|(id, rev)| drop_leaf(transaction, id, rev, None).map(drop))
@@ -322,8 +322,8 @@ impl ShardCopy {
         .await
     }
 
-    /// Keeps collection markers of another copy, of documents that are not here: all that `horizon` covers may not be
-    /// collected everywhere.
+    /// Keeps collection markers of another replica, of documents that are not here: all that `horizon` covers may not
+    /// be collected everywhere.
     pub async fn keep_markers(&self, horizon: &Horizon, markers: Vec<(DocId, RevPath)>) -> Result<(), ShardError> {
         let horizon = horizon.clone();
         self.change_kept(move |transaction, kept| {
@@ -346,7 +346,7 @@ impl ShardCopy {
         .map(drop)
     }
 
-    /// Notes that all of the copy of `node` was applied, which had collected `theirs` by then. Collection markers go
+    /// Notes that all of the replica of `node` was applied, which had collected `theirs` by then. Collection markers go
     /// that all of `others` were applied behind.
     pub async fn note_taken(&self, node: &str, theirs: &Horizon, others: Vec<String>) -> Result<(), ShardError> {
         let is_open = |batch: &Batch, others: &[String]| others.iter().any(|other| !batch.taken.contains(other));
@@ -446,14 +446,14 @@ pub(super) fn marker_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result
     Ok(stored.map(|bytes| decode::<Marker>(&bytes)).transpose()?.map(|marker| marker.path))
 }
 
-/// What a copy applied from others before it had met all of them: it is as old as what they had.
+/// What a replica applied from others before it had met all of them: it is as old as what they had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenIn {
     /// First and last numbers of bodies.
     bodies: Vec<(u64, u64)>,
     /// First and last sequences of the same.
     seqs: Vec<(u64, u64)>,
-    /// Sequences of the copy that this one was split off: its bodies had other numbers.
+    /// Sequences of the replica that this one was split off: its bodies had other numbers.
     inherited: Vec<(u64, u64)>,
 }
 
@@ -494,7 +494,7 @@ fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
     }
 }
 
-/// Notes that what was stored last was applied from another copy.
+/// Notes that what was stored last was applied from another replica.
 pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
     let mut taken = TakenIn::read(transaction.view, transaction.shard)?;
     extend(&mut taken.bodies, transaction.header.last_body);
@@ -503,8 +503,8 @@ pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(),
     Ok(())
 }
 
-impl ShardCopy {
-    /// What was applied before all other copies were met.
+impl ShardReplica {
+    /// What was applied before all other replicas were met.
     pub async fn taken_in(&self) -> Result<TakenIn, ShardError> {
         self.read(TakenIn::read).await
     }
@@ -519,8 +519,8 @@ impl ShardCopy {
         self.0.is_early.load(Ordering::SeqCst)
     }
 
-    /// Notes that a copy was met: what either had collected is collected by both. Once all of `others` were, since this
-    /// copy was opened, nothing is told apart any more that is applied.
+    /// Notes that a replica was met: what either had collected is collected by both. Once all of `others` were, since
+    /// this replica was opened, nothing is told apart any more that is applied.
     pub async fn meet(&self, node: &str, others: &[String]) -> Result<(), ShardError> {
         let has_met_all = {
             let mut compared = self.0.compared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,7 +57,7 @@ impl Damage {
         self.0.replaced.load(Ordering::Relaxed)
     }
 
-    /// Parts of such files that could not be read: some of them other copies may not have had.
+    /// Parts of such files that could not be read: some of them other replicas may not have had.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }

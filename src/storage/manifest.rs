@@ -25,7 +25,7 @@ pub enum MissingFiles {
     /// The directory is not opened.
     #[default]
     Refuse,
-    /// The file of a single shard counts as damaged: a cluster rebuilds it from the other copies. Else as `Refuse`.
+    /// The file of a single shard counts as damaged: a cluster rebuilds it from the other replicas. Else as `Refuse`.
     Rebuild,
     /// Each counts as damaged, and what of the journal cannot be read is left out and told: for tools that take over
     /// what is whole.

@@ -84,23 +84,23 @@ pub enum Mutation {
     DeletionForgotten,
     /// A node goes on in its epoch at every start, whatever its disk lost.
     EpochIgnored,
-    /// The same, and a copy that others have seen more of than it has gives the same positions out again.
+    /// The same, and a replica that others have seen more of than it has gives the same positions out again.
     PositionReused,
-    /// A reader of a copy that is gone begins anew on another one.
+    /// A reader of a replica that is gone begins anew on another one.
     NodeLossRewinds,
-    /// A copy does not ask another one for its purges.
+    /// A replica does not ask another one for its purges.
     PurgeNotSpread,
     /// A replica that applies another one leaves out deletions.
     TombstoneForgotten,
-    /// A copy that looks for differences passes over the first part of what it compares.
+    /// A replica that looks for differences passes over the first part of what it compares.
     DigestSkipsLeaf,
-    /// A write is answered when one copy fewer than asked for holds it.
+    /// A write is answered when one replica fewer than asked for holds it.
     AckEarly,
     /// A replica that applies another one applies one leaf of each document.
     RepairDropsSibling,
     /// A conflict is told although the primary before may have stored the edit.
     LatePrimary,
-    /// Copies do not hear which ancestors went with a purged leaf.
+    /// Replicas do not hear which ancestors went with a purged leaf.
     PurgedParentStays,
     /// An edit is stored though its revision was purged and nobody waits for it any more.
     LateEditStored,
@@ -108,9 +108,9 @@ pub enum Mutation {
     InstanceLosesSide,
     /// Calls by an older map are taken.
     StaleMapAccepted,
-    /// A copy that moves leaves its place, and nobody takes it.
+    /// A replica that moves leaves its place, and nobody takes it.
     MoveLosesCopy,
-    /// A copy whose place was taken by another one goes on taking writes.
+    /// A replica whose place was taken by another one goes on taking writes.
     OldOwnerWrites,
     /// A node of the version after this one takes no call without the field that it adds.
     AddedFieldRequired,
@@ -118,7 +118,7 @@ pub enum Mutation {
     HigherVersionAgreed,
     /// A node that sees other members names the next voters without a majority of the present voters.
     SeatByMinority,
-    /// A copy whose store file is damaged is never rebuilt.
+    /// A replica whose store file is damaged is never rebuilt.
     DamageStays,
     /// A setting that a request changed is what it was after the next start.
     SettingNotKept,
@@ -126,7 +126,7 @@ pub enum Mutation {
     MarkForgotten,
     /// A revision that was made elsewhere is not shown to validation functions.
     MergeUnvalidated,
-    /// Tombstones are forgotten where not all copies could be asked.
+    /// Tombstones are forgotten where not all replicas could be asked.
     ForgetEarly,
     /// Documents expire by the clock of one node.
     ExpiryByOwnClock,
@@ -157,7 +157,7 @@ pub const SITES: &[&str] = &[
     "changes: a range read row by row",
     "commit: a group of one job",
     "commit: a pause before a group",
-    "compare: copies cut in two",
+    "compare: replicas cut in two",
     "compare: databases one by one",
     "compare: documents told one by one",
     "design: validators read anew",
@@ -203,13 +203,13 @@ pub const POINTS: &[&str] = &[
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
     "cluster: a slow node was passed over",
-    "cluster: a copy arrived at its new place",
+    "cluster: a replica arrived at its new place",
     "cluster: a restored replica discarded what the others had collected",
-    "cluster: a copy began a new epoch for others had seen more of it",
-    "cluster: a damaged copy was rebuilt",
-    "cluster: copies differed and were narrowed down",
+    "cluster: a replica began a new epoch for others had seen more of it",
+    "cluster: a damaged replica was rebuilt",
+    "cluster: replicas differed and were narrowed down",
     "cluster: tombstones were forgotten",
-    "cluster: tombstones were not old enough on another copy",
+    "cluster: tombstones were not old enough on another replica",
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
     "expiry: documents were deleted",
@@ -225,8 +225,8 @@ pub const POINTS: &[&str] = &[
     "shrink: a file was made smaller",
     "tls: a client's side shook hands",
     "tls: a server's side shook hands",
-    "token: a range was read elsewhere because its copy here lacked a write",
-    "token: a read waited for a copy that holds a write",
+    "token: a range was read elsewhere because its replica here lacked a write",
+    "token: a read waited for a replica that holds a write",
     "write: an edit came after the purge of its revision",
     "write: an edit whose revision was purged came after its caller had given it up",
     "write: sent anew because the range was split or moved",

@@ -1,7 +1,7 @@
 //! From a seed to a plan for one cluster of several nodes.
 //!
-//! Faults stay within what `n` copies promise: nodes crash, stand still and are cut off at will, while the disk of one
-//! node at most is lost, or goes back in time.
+//! Faults stay within what `n` replicas promise: nodes crash, stand still and are cut off at will, while the disk of
+//! one node at most is lost, or goes back in time.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,17 +13,17 @@ use super::{Ailment, Fault, FeedFilter, Op, Outcast, Plan, TimedFault, TimedOp, 
 const CLUSTER: u64 = 0xc1u64 << 56;
 /// Draws of its own for the replications of a cluster, which all other draws go without.
 const KEPT: u64 = 0x6eu64 << 56;
-/// Draws of its own for what clients ask of copies, and for who looks at views.
+/// Draws of its own for what clients ask of replicas, and for who looks at views.
 const ASKED: u64 = 0xa5u64 << 56;
 /// Draws of its own for faults of disks.
 const STORED: u64 = 0x57u64 << 56;
 /// Draws of its own for the node that stays broken.
 const LEFT_OUT: u64 = 0x10u64 << 56;
-/// Draws of its own for those who change where copies are.
+/// Draws of its own for those who change where replicas are.
 const PLACED: u64 = 0x9au64 << 56;
 /// Kinds of operations on documents that all clients share.
 const SHARED_KINDS: std::ops::Range<usize> = 0..11;
-/// Local documents are each copy's own until it is caught up.
+/// Local documents are each replica's own until it is caught up.
 const LOCAL_KIND: usize = 9;
 /// A feed that is read page by page.
 const FEED_KIND: usize = 33;
@@ -61,7 +61,7 @@ impl Plan {
             strict_reads: rng.random_range(0..3) == 0,
             ..plan.world
         };
-        // A single copy is gone with its disk.
+        // A single replica is gone with its disk.
         let victim = (plan.world.n > 1 && rng.random_range(0..2) == 0).then(|| rng.random_range(0..nodes));
         let weights = weights(&mut rng, victim.is_some());
         let clients = rng.random_range(2..=5);
@@ -121,10 +121,10 @@ fn spoil_disks(plan: &mut Plan) {
     plan.faults.sort_by_key(|timed| timed.at_ms);
 }
 
-/// Where faults meet three copies that stay where they are, one node does not come back: that whose disk was lost, for
-/// the others must have what it had.
+/// Where faults meet three replicas that stay where they are, one node does not come back: that whose disk was lost,
+/// for the others must have what it had.
 fn outcast(plan: &Plan) -> Option<Outcast> {
-    if plan.world.copies() < 3 || plan.faults.is_empty() || plan.moves_copies() {
+    if plan.world.replicas() < 3 || plan.faults.is_empty() || plan.moves_replicas() {
         return None;
     }
     let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ LEFT_OUT);
@@ -135,12 +135,12 @@ fn outcast(plan: &Plan) -> Option<Outcast> {
     Some(Outcast { node, how: pick(&mut rng, &how) })
 }
 
-/// In half of the runs clients say how many copies are to hold a write, or to answer a read; in half of them one more
+/// In half of the runs clients say how many replicas are to hold a write, or to answer a read; in half of them one more
 /// looks at the documents through views, queries and a feed by a selector.
 fn asks(plan: &mut Plan) {
     let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ ASKED);
-    let copies = plan.world.copies();
-    let mut asked = |often: u32| (rng.random_range(0..often) == 0).then(|| rng.random_range(1..=copies));
+    let replicas = plan.world.replicas();
+    let mut asked = |often: u32| (rng.random_range(0..often) == 0).then(|| rng.random_range(1..=replicas));
     (plan.world.w, plan.world.r) = (asked(2), asked(2));
     if rng.random_range(0..2) == 0 {
         let count = rng.random_range(3..=15);
@@ -163,7 +163,7 @@ fn operator(rng: &mut ChaCha8Rng, nodes: u32) -> Vec<TimedOp> {
     let op = |rng: &mut ChaCha8Rng| {
         let (passing, range, node) = (rng.random_range(0..3) == 0, rng.random_range(0..8), rng.random_range(0..nodes));
         match rng.random_range(0..4) {
-            0 | 1 => Op::MoveCopy { passing, range, to: node },
+            0 | 1 => Op::MoveReplica { passing, range, to: node },
             2 => Op::Rebalance { drain: (rng.random_range(0..2) == 0).then_some(node) },
             _ => Op::SplitRange { passing, range },
         }

@@ -3,7 +3,7 @@
 //!
 //! Each client writes documents of its own, deletes most of them, and writes and deletes some again, when the
 //! tombstones may be forgotten. Meanwhile a node is cut off since before the deletions, or its disk goes back to before
-//! them, or nodes die while copies agree on what to forget.
+//! them, or nodes die while replicas agree on what to forget.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

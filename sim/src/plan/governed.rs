@@ -107,7 +107,7 @@ impl Stage {
         (world, clients, faults)
     }
 
-    /// On each node one takes snapshots and brings them back, and another one writes; writes ask for all copies, so
+    /// On each node one takes snapshots and brings them back, and another one writes; writes ask for all replicas, so
     /// that it is certain what a node has.
     pub(super) fn cluster_snapshots(&mut self, world: WorldPlan) -> Drawn {
         let world = WorldPlan {
@@ -164,14 +164,14 @@ mod tests {
     fn each_scene_has_what_it_is_about_and_loses_nothing() {
         for scene in [Scene::Secrets, Scene::SameName, Scene::Rules, Scene::ClusterSnapshots] {
             let plans: Vec<Plan> = (0..50).map(|number| Plan::of_scene(scene, number)).collect();
-            assert!(!plans.iter().any(|plan| plan.loses_disks() || plan.damages() || plan.moves_copies()));
+            assert!(!plans.iter().any(|plan| plan.loses_disks() || plan.damages() || plan.moves_replicas()));
             assert!(plans.iter().any(|plan| plan.faults.is_empty()), "some are in peace");
             for plan in &plans {
                 let turned = (plan.changes_secrets(), plan.has_rules(), plan.takes_snapshots());
                 assert_eq!(turned.0, scene == Scene::Secrets);
                 assert_eq!(turned.1, scene == Scene::Rules);
                 assert_eq!(turned.2, scene == Scene::ClusterSnapshots);
-                assert!(plan.world.copies() > 1 && plan.world.nodes >= plan.world.n);
+                assert!(plan.world.replicas() > 1 && plan.world.nodes >= plan.world.n);
             }
         }
     }

@@ -115,7 +115,7 @@ pub enum Op {
         /// At most so many rows.
         limit: Option<u32>,
     },
-    /// Reads the feed on at another node, long after its copies were in sync with those that were read before.
+    /// Reads the feed on at another node, long after its replicas were in sync with those that were read before.
     FollowAt {
         /// The node.
         node: u32,
@@ -319,8 +319,9 @@ pub enum Op {
     },
     /// Reads its feed on by a selector that a design document declares.
     FollowChosen,
-    /// Edits the map's document: a copy of a range goes to another node.
-    MoveCopy {
+    /// Edits the map's document: a replica of a range goes to another node.
+    #[serde(rename = "MoveCopy")]
+    MoveReplica {
         /// Of the database of documents that are purged, else of the shared one.
         passing: bool,
         /// Chooses the range.
@@ -362,7 +363,7 @@ pub enum Op {
         /// Chooses the node of the other one that the replication knows.
         by: u32,
     },
-    /// `POST /_reshard/jobs` for all copies of a range.
+    /// `POST /_reshard/jobs` for all replicas of a range.
     SplitRange {
         /// Of the database of documents that are purged, else of the shared one.
         passing: bool,
@@ -419,7 +420,7 @@ pub enum Op {
         /// Which one.
         name: u32,
     },
-    /// Writes the design document of this client's rule, and sees that all copies have it.
+    /// Writes the design document of this client's rule, and sees that all replicas have it.
     Rule {
         /// Whether it forbids what it is about.
         on: bool,
@@ -543,7 +544,7 @@ impl Op {
             Op::View { .. } => "view",
             Op::Find { .. } => "find",
             Op::FollowChosen => "feed chosen",
-            Op::MoveCopy { .. } => "move copy",
+            Op::MoveReplica { .. } => "move replica",
             Op::Rebalance { .. } => "rebalance",
             Op::Join { .. } => "join",
             Op::Part { .. } => "part",
@@ -623,7 +624,7 @@ pub const OPS: [&str; 78] = [
     "view",
     "find",
     "feed chosen",
-    "move copy",
+    "move replica",
     "rebalance",
     "join",
     "part",

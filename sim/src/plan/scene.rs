@@ -26,7 +26,7 @@ pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
 pub enum Scene {
     /// Writers on one revision reach the oracle, whose answers are lost; all of them go to the next one.
     LateAnswer,
-    /// A node whose journal stands still cannot go over to a new map: it goes on by the old one while a copy moves.
+    /// A node whose journal stands still cannot go over to a new map: it goes on by the old one while a replica moves.
     StaleMap,
     /// A disk goes back behind what the readers of its feed have seen; they ask again after more was written.
     PutBack,
@@ -36,11 +36,11 @@ pub enum Scene {
     Twins,
     /// Nodes come to a cluster, on both sides of a split, too, and one is emptied and sent away, while clients work.
     Members,
-    /// The disk of one node spoils what is written to it; the others hold the same, and go on without that copy.
+    /// The disk of one node spoils what is written to it; the others hold the same, and go on without that replica.
     Spoiled,
     /// Two clusters replicate both ways while nodes of both die and do not hear each other.
     TwoClusters,
-    /// Feeds of a cluster are read on in every mode while nodes die, do not hear each other, and copies move.
+    /// Feeds of a cluster are read on in every mode while nodes die, do not hear each other, and replicas move.
     Feeds,
     /// Snapshots of one server's database are taken and brought back while it dies and its disk fails.
     Snapshots,
@@ -59,7 +59,7 @@ pub enum Scene {
     Forgotten,
     /// Documents end, or are given a later end, while the clock of one node is wrong.
     Expiring,
-    /// Feeds of a cluster are followed by filters and with their documents on every node, while copies lag.
+    /// Feeds of a cluster are followed by filters and with their documents on every node, while replicas lag.
     Filters,
     /// A node is away while the others take documents and attachments of all sizes.
     Sizes,
@@ -238,8 +238,8 @@ impl Stage {
         (world, clients, faults)
     }
 
-    /// The copy of the only range moves. Some write and read by a node that does not hear of that, others write by the
-    /// one that gets the copy, and others look at what is written. Each has a document to write.
+    /// The replica of the only range moves. Some write and read by a node that does not hear of that, others write by
+    /// the one that gets the replica, and others look at what is written. Each has a document to write.
     fn stale_map(&mut self, world: WorldPlan) -> Drawn {
         const MOVE_MS: u64 = 4_000;
         // Clients of each node.
@@ -253,13 +253,13 @@ impl Stage {
             let (node, nth) = (doc % nodes, doc / nodes);
             let begin_ms = MOVE_MS + self.rng.random_range(0..300);
             let ops = match nth {
-                // Reads what is written by the node that gets the copy.
+                // Reads what is written by the node that gets the replica.
                 0 if node == stale => looks(begin_ms, |nth| to + nodes * (1 + nth % 4)),
                 0 if node == (stale + 1) % nodes => {
-                    vec![after(MOVE_MS, Op::MoveCopy { passing: false, range: 0, to })]
+                    vec![after(MOVE_MS, Op::MoveReplica { passing: false, range: 0, to })]
                 }
                 0 => looks(begin_ms, |nth| stale + nodes * (1 + nth % (EACH - 1))),
-                // A copy is on its way for a second or two: one of these meets each of its steps.
+                // A replica is on its way for a second or two: one of these meets each of its steps.
                 _ if node == stale => {
                     let put = self.put(doc);
                     vec![after(MOVE_MS + 200 * u64::from(nth) + self.rng.random_range(0..200), put)]
@@ -302,7 +302,7 @@ impl Stage {
         (world, clients, faults)
     }
 
-    /// Much is written, and each reader has told all of it by the copies of its own node, which have looked at each
+    /// Much is written, and each reader has told all of it by the replicas of its own node, which have looked at each
     /// other since. Then one of these nodes is down, a little is written, and everybody goes on at another one.
     fn node_gone(&mut self, world: WorldPlan) -> Drawn {
         // Nodes look every 30 seconds at what changed.
@@ -390,7 +390,7 @@ impl Stage {
     }
 
     /// Bits flip in store files of single shards on one node, which is started anew, so that it has to read them. All
-    /// three copies are checked in the end, and none may be damaged.
+    /// three replicas are checked in the end, and none may be damaged.
     fn mended(&mut self, world: WorldPlan) -> Drawn {
         let node = self.node(world.nodes, 0);
         let q = pick(&mut self.rng, &[1, 2]);
@@ -404,7 +404,7 @@ impl Stage {
         let (at_ms, down_ms) = (self.rng.random_range(9_000..11_000), self.rng.random_range(1..2_000));
         faults.push(fault(at_ms, node, Fault::PowerLoss { down_ms }));
         if self.chance(2) {
-            // While it fills its copy one of the others is away for a moment.
+            // While it fills its replica one of the others is away for a moment.
             let at_ms = self.rng.random_range(11_000..14_000);
             faults.push(fault(at_ms, self.node(world.nodes, 1), Fault::Crash { down_ms }));
         }
@@ -524,7 +524,7 @@ impl Stage {
         ops.extend((0..12).map(|_| after(500, Op::Voters)));
         ops.push(after(500, Op::Rebalance { drain: Some(leaves) }));
         let passing = self.chance(2);
-        ops.push(after(500, Op::MoveCopy { passing, range: self.rng.random_range(0..2), to: members + 1 }));
+        ops.push(after(500, Op::MoveReplica { passing, range: self.rng.random_range(0..2), to: members + 1 }));
         ops
     }
 
@@ -582,8 +582,8 @@ impl Stage {
 }
 
 impl Stage {
-    /// Everybody writes, and reads the feed on in all modes; copies move under the feeds in half of the plans. One plan
-    /// in four is in peace: a feed that waits must be told then.
+    /// Everybody writes, and reads the feed on in all modes; replicas move under the feeds in half of the plans. One
+    /// plan in four is in peace: a feed that waits must be told then.
     fn feeds(&mut self, world: WorldPlan) -> Drawn {
         let world = WorldPlan {
             n: pick(&mut self.rng, &[1, 2, 3]),
@@ -644,7 +644,7 @@ impl Stage {
             let (range, to) = (self.rng.random_range(0..4), self.rng.random_range(0..world.nodes));
             let op = match self.chance(2) {
                 true => Op::SplitRange { passing: false, range },
-                false => Op::MoveCopy { passing: false, range, to },
+                false => Op::MoveReplica { passing: false, range, to },
             };
             ops.push(after(self.rng.random_range(1_000..6_000), op));
         }

@@ -171,7 +171,7 @@ mod tests {
             assert!(gets.contains(&true) && gets.contains(&false), "{number}");
             let (world, clusters) = (&plan.world, plan.world.clusters());
             assert_eq!(clusters.iter().map(|nodes| nodes.len() as u32).sum::<u32>(), world.machines());
-            assert!(clusters.iter().all(|nodes| nodes.len() as u32 >= world.n), "each has room for all copies");
+            assert!(clusters.iter().all(|nodes| nodes.len() as u32 >= world.n), "each has room for all replicas");
             assert!(plan.faults.iter().all(|timed| timed.node < world.machines()), "{number}");
             assert!(!plan.loses_disks() && !plan.damages());
         }

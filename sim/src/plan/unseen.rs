@@ -1,5 +1,6 @@
-//! Scenes of what plans drawn at large seldom show: followers of the feed by filters beside copies that lag, documents
-//! of all sizes that a node missed, nodes that come back from maintenance to some of the others before the rest.
+//! Scenes of what plans drawn at large seldom show: followers of the feed by filters beside replicas that lag,
+//! documents of all sizes that a node missed, nodes that come back from maintenance to some of the others before the
+//! rest.
 
 use rand::RngExt;
 
@@ -117,7 +118,7 @@ impl Stage {
     }
 
     /// A node stands still, is slow, or dies: what others write meanwhile it has later. One that comes back mostly has
-    /// a slow disk: who began to follow the feed there before it was in sync is told by another copy, and it lags.
+    /// a slow disk: who began to follow the feed there before it was in sync is told by another replica, and it lags.
     fn makes_lag(&mut self, world: &WorldPlan) -> Vec<TimedFault> {
         let (at_ms, node) = (self.rng.random_range(500..16_000), self.rng.random_range(0..world.nodes));
         let (down_ms, for_ms) = (self.rng.random_range(1..=3_000), self.rng.random_range(300..=5_000));
@@ -246,7 +247,7 @@ impl Stage {
             after(stays_ms, Op::Maintain { node: away, on: false }),
         ];
         clients.extend(administrator);
-        // Others begin to list there later: a list that asks copies behind a way that stands still waits for that.
+        // Others begin to list there later: a list that asks replicas behind a way that stands still waits for that.
         for later_ms in [50, 150, 300, 600, 1_000] {
             let mut others = vec![Vec::new(); world.nodes as usize];
             let lists = &mut others[away as usize];

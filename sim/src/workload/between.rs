@@ -114,8 +114,8 @@ impl Worker {
         body["continuous"] = json!(true);
         let (mut works, mut gets) = self.ends(way, at);
         let _ = self.call_by(&mut works, "PUT", &joined.path(), &body).await;
-        let (in_peace, of_one_copy) = self.locked(|s| (s.together.places.in_peace, s.asked.is_of_one_copy()));
-        let is_sure = of_one_copy && filter == FeedFilter::All;
+        let (in_peace, of_one_replica) = self.locked(|s| (s.together.places.in_peace, s.asked.is_of_one_replica()));
+        let is_sure = of_one_replica && filter == FeedFilter::All;
         let looks = if in_peace || is_sure { LOOKS } else { 0 };
         let mut source = self.reader_of(!way.far_gets());
         for _ in 0..looks {

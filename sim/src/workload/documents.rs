@@ -296,7 +296,7 @@ impl Worker {
         }
         let (blobs, path) = (self.locked(|s| s.model.blobs_of(&id(doc), &rev)), path_of(&body));
         if losers.is_empty() && body["_deleted_conflicts"].is_null() {
-            self.shows_all(&id(doc), &promised, &path, answer.copies)?;
+            self.shows_all(&id(doc), &promised, &path, answer.replicas)?;
         }
         self.learn(doc, path, blobs);
         Ok(())

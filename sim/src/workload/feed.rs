@@ -22,7 +22,7 @@ const WAIT_MS: u64 = 1_500;
 /// The same while the waiter writes: long enough for a slow write.
 const TAIL_MS: u64 = 20_000;
 
-/// How often pending rows are asked for that do not come. Each time another copy may have answered, which lacks them
+/// How often pending rows are asked for that do not come. Each time another replica may have answered, which lacks them
 /// still and got something else at that very moment; that is not so every time.
 const INSISTS: u32 = 4;
 
@@ -148,7 +148,7 @@ impl Worker {
     }
 
     fn took_rows(&mut self, rows: &[Value]) -> Result<(), Violation> {
-        // Copies are in sync now and then only.
+        // Replicas are in sync now and then only.
         if !self.locked(|s| s.several) {
             self.repeats_nothing(rows)?;
         }
@@ -164,8 +164,8 @@ impl Worker {
         }
     }
 
-    /// Reads the feed on at another node. Its copies have long been in sync with those that told all before: they tell
-    /// nothing of that again.
+    /// Reads the feed on at another node. Its replicas have long been in sync with those that told all before: they
+    /// tell nothing of that again.
     pub(super) async fn follow_at(&mut self, node: u32) -> Result<(), Violation> {
         let path = format!("/{DB}/_changes?since={}", self.feed.since);
         let mut other = self.another_node(node);
@@ -218,7 +218,7 @@ impl Worker {
     }
 
     /// Waits at the end of the feed while it writes: an acknowledged write must wake the waiter. In a cluster that is
-    /// checked in peace: else the copy that is waited at may be one that the write did not reach.
+    /// checked in peace: else the replica that is waited at may be one that the write did not reach.
     pub(super) async fn tail(&mut self, doc: u32, v: u64) -> Result<(), Violation> {
         let mut ear = self.client.another();
         let path = format!("/{DB}/_changes?feed=longpoll&since=now&timeout={TAIL_MS}");
@@ -256,7 +256,7 @@ impl Worker {
     }
 
     /// At the end: the feed that was followed all the time has told every document's winner. Of a document whose winner
-    /// was lost with the disk of its only copy it told what is in no tree any more.
+    /// was lost with the disk of its only replica it told what is in no tree any more.
     pub(super) async fn check_feed(
         &mut self,
         trees: &Trees,
@@ -280,7 +280,7 @@ impl Worker {
         self.check_feed_since_begin(winners).await
     }
 
-    /// A feed since the time when the world began tells of every document, whatever each copy has noted of times.
+    /// A feed since the time when the world began tells of every document, whatever each replica has noted of times.
     async fn check_feed_since_begin(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
         let began = self.locked(|s| s.world.as_ref().filter(|_| s.right_clocks).map(SimWorld::epoch));
         let Some(began) = began else { return Ok(()) };

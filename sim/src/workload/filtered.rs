@@ -189,7 +189,7 @@ impl Worker {
     /// Reads the feed backwards.
     pub(super) async fn descend(&mut self, limit: Option<u32>) -> Result<(), Violation> {
         self.filtered.descends = true;
-        // What others have been told of is there, on one server; on several the copy that answers may lag.
+        // What others have been told of is there, on one server; on several the replica that answers may lag.
         let least: BTreeSet<String> = self.locked(|s| match s.several {
             true => BTreeSet::new(),
             false => s.model.documents().into_iter().filter(|doc| !s.model.lasting(doc).is_empty()).collect(),

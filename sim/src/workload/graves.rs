@@ -70,7 +70,7 @@ impl Worker {
         Ok(())
     }
 
-    /// At the end: what this node's own copies hold of them.
+    /// At the end: what this node's own replicas hold of them.
     pub(super) async fn check_graves(&mut self) -> Result<(), Violation> {
         for (v, grave) in self.locked(|s| s.together.graves.clone()) {
             let asked = format!("{}?r=1", path(v));

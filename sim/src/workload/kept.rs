@@ -1,6 +1,7 @@
 //! Snapshots of the shared database, in folders of each client's own. What one brings back is a state in which the
 //! database was while it was taken: with all that was there for certain before it was asked for, and nothing that
-//! nobody wrote. In a cluster a node's snapshot is one of its own copies: certain is what all copies were said to hold.
+//! nobody wrote. In a cluster a node's snapshot is one of its own replicas: certain is what all replicas were said to
+//! hold.
 //!
 //! Assumes that the node's clock does not go back: the newest snapshot is the one of the latest time.
 
@@ -67,7 +68,7 @@ impl Worker {
         }
         self.kept.begun = true;
         let there = self.locked(|s| {
-            let all = s.asked.all_copies();
+            let all = s.asked.all_replicas();
             let certain = |doc: &str| all.map_or_else(|| s.model.lasting(doc), |all| s.model.promised(doc, all));
             let of = |doc: String| (doc.clone(), certain(&doc));
             s.model.documents().into_iter().map(of).collect()
@@ -109,8 +110,8 @@ impl Worker {
     /// One document of a database that was brought back: its tree against the model, its attachments; whether all of
     /// that was answered.
     async fn brought_back(&mut self, database: &str, doc: &str, must: &BTreeSet<String>) -> Result<bool, Violation> {
-        // Only the copies of the node that brings it back have it at first.
-        let all = self.locked(|s| s.asked.all_copies()).map(|all| format!("&r={all}")).unwrap_or_default();
+        // Only the replicas of the node that brings it back have it at first.
+        let all = self.locked(|s| s.asked.all_replicas()).map(|all| format!("&r={all}")).unwrap_or_default();
         let path = format!("/{database}/{doc}?open_revs=all&revs=true{all}");
         let leaves = match self.call("GET", &path, &Value::Null).await {
             Ok(a) if a.status == 200 => leaves(&a.json()),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     fn answer(status: u16) -> Result<Answer, NoAnswer> {
-        Ok(Answer { status, body: Bytes::new(), cookie: None, token: None, copies: 1 })
+        Ok(Answer { status, body: Bytes::new(), cookie: None, token: None, replicas: 1 })
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Nodes that are taken out of work and in again (`[couchdb] maintenance_mode`). A node that works again shows what
-//! was acknowledged while it did not, in its lists, too: until it has all of that they are read from other copies.
+//! was acknowledged while it did not, in its lists, too: until it has all of that they are read from other replicas.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::place::address_of;
 
 /// The setting of a node.
 pub(crate) const SETTING: &str = "/_node/_local/_config/couchdb/maintenance_mode";
-/// Copies that must hold what is checked: all but that of the node in maintenance.
-const COPIES: u32 = 2;
-/// A copy that was there all the time may be so much behind, in milliseconds.
+/// Replicas that must hold what is checked: all but that of the node in maintenance.
+const REPLICAS: u32 = 2;
+/// A replica that was there all the time may be so much behind, in milliseconds.
 const BEHIND_MS: u64 = 1_500;
 
 /// What was written while nodes were in maintenance.
@@ -47,7 +47,7 @@ impl Worker {
 
     /// Notes a document that was sent at some time and acknowledged now.
     pub(super) fn written_beside_maintenance(&self, doc: &str, sent_ms: u64, answer: &Answer) {
-        if answer.status != 201 || answer.copies < COPIES {
+        if answer.status != 201 || answer.replicas < REPLICAS {
             return;
         }
         self.locked(|s| {

@@ -19,9 +19,9 @@ use crate::plan::WorldPlan;
 /// How often a change is asked for, or looked for, [`PAUSE`] apart, before who asks gives up.
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_secs(1);
-/// A node is told to hand its copies over again after so many looks: who was to see to it may have been restarted.
+/// A node is told to hand its replicas over again after so many looks: who was to see to it may have been restarted.
 const AGAIN: u32 = 5;
-/// How long it may take until all nodes agree, once all faults have ended and copies have met.
+/// How long it may take until all nodes agree, once all faults have ended and replicas have met.
 const AGREEMENT: Duration = Duration::from_secs(60);
 
 /// How a node says that too few of the voters are in reach, so that it changed nothing.
@@ -143,7 +143,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a node has no copy of anything, and nothing is on its way, as far as this worker's node knows.
+    /// Whether a node has no replica of anything, and nothing is on its way, as far as this worker's node knows.
     async fn is_emptied(&mut self, name: &str) -> bool {
         let Ok(databases) = self.client.get("/_all_dbs").await else { return false };
         for database in names(&databases.json()) {

@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// At the end: what this node's own copies hold of them, once each that is to end has had time for it.
+    /// At the end: what this node's own replicas hold of them, once each that is to end has had time for it.
     pub(super) async fn check_mortals(&mut self) -> Result<(), Violation> {
         let mortals = self.locked(|s| s.together.mortals.clone());
         let begun = self.true_s();

@@ -1,6 +1,6 @@
-//! Where the copies of a cluster's ranges are, while operators move copies, empty nodes and split ranges: regardless of
-//! who asks is told of ranges that tile the ring, each with enough copies; in the end all nodes tell the same, and
-//! nothing is still on its way.
+//! Where the replicas of a cluster's ranges are, while operators move replicas, empty nodes and split ranges:
+//! every client is told of ranges that tile the ring, each with enough replicas; in the end all nodes tell the same,
+//! and nothing is still on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::plan::WorldPlan;
 
 /// Ranges that a database may have: with more of them a run gets slow, and shows nothing else.
 const RANGES_MAX: usize = 12;
-/// How long copies may be on their way once all faults have ended.
+/// How long replicas may be on their way once all faults have ended.
 const ARRIVAL: Duration = Duration::from_secs(120);
 /// Between two looks at whether they are.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of where copies are.
+/// What is known of where replicas are.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// Copies that each range was made with: no drain takes one away that is not somewhere else then.
-    copies: usize,
+    /// Replicas that each range was made with: no drain takes one away that is not somewhere else then.
+    replicas: usize,
     /// Whether nothing goes wrong in the run: nobody who asks for a change may be left without an answer then.
     pub(crate) in_peace: bool,
     /// The maps as the first node of each cluster told them in the end.
@@ -36,7 +36,7 @@ pub(super) type Map = BTreeMap<String, Vec<String>>;
 impl Places {
     /// Of a cluster.
     pub(super) fn of(world: &WorldPlan) -> Places {
-        Places { copies: world.copies() as usize, ..Places::default() }
+        Places { replicas: world.replicas() as usize, ..Places::default() }
     }
 
     /// What is wrong with a map.
@@ -49,8 +49,8 @@ impl Places {
                 _ => return Some(format!("{range} does not begin where the one before it ends")),
             }
             let distinct: BTreeSet<&String> = nodes.iter().collect();
-            if distinct.len() < nodes.len() || nodes.len() < self.copies {
-                return Some(format!("{range} has its copies on {nodes:?}"));
+            if distinct.len() < nodes.len() || nodes.len() < self.replicas {
+                return Some(format!("{range} has its replicas on {nodes:?}"));
             }
         }
         (next != 1 << 32).then(|| "the ranges end before the ring does".to_owned())
@@ -76,7 +76,7 @@ pub(super) fn map_of(shards: &Value) -> Map {
 }
 
 impl Worker {
-    /// Asks where the copies of a database are; `None`: no answer, or none of use.
+    /// Asks where the replicas of a database are; `None`: no answer, or none of use.
     async fn map(&mut self, passing: bool) -> Result<Option<Map>, Violation> {
         let path = format!("/{}/_shards", database(passing));
         let Ok(answer) = self.call("GET", &path, &Value::Null).await else { return Ok(None) };
@@ -101,8 +101,8 @@ impl Worker {
         }
     }
 
-    /// Brings a copy of a range to a node that has none, by an edit of the map's document.
-    pub(super) async fn move_copy(&mut self, passing: bool, range: u32, to: u32) -> Result<(), Violation> {
+    /// Brings a replica of a range to a node that has none, by an edit of the map's document.
+    pub(super) async fn move_replica(&mut self, passing: bool, range: u32, to: u32) -> Result<(), Violation> {
         let path = format!("/_node/_local/_dbs/{}", database(passing));
         let Ok(answer) = self.call("GET", &path, &Value::Null).await else { return Ok(()) };
         let mut document = answer.json();
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_tile_the_ring_and_have_their_copies() {
-        let places = Places { copies: 2, ..Places::default() };
+    fn ranges_tile_the_ring_and_have_their_replicas() {
+        let places = Places { replicas: 2, ..Places::default() };
         let map = |ranges: &[(&str, &[&str])]| -> Map {
             let nodes = |list: &[&str]| list.iter().map(|node| (*node).to_owned()).collect();
             ranges.iter().map(|(range, list)| ((*range).to_owned(), nodes(list))).collect()

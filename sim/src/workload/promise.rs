@@ -1,4 +1,4 @@
-//! What an answer promises of the copies of a cluster's range: how many hold what was written, and what a read of so
+//! What an answer promises of the replicas of a cluster's range: how many hold what was written, and what a read of so
 //! many others must therefore show. Who writes with `w` and reads with `r` is shown the write when `w + r > n`.
 
 use std::collections::BTreeSet;
@@ -8,25 +8,25 @@ use crate::client::Answer;
 use crate::model::Violation;
 use crate::plan::Plan;
 
-/// Copies that hold what stays, whichever node loses its disk: one does at most.
+/// Replicas that hold what stays, whichever node loses its disk: one does at most.
 const LASTS_FROM: u32 = 2;
 
-/// What the clients of a run ask of copies, and how many there are.
+/// What the clients of a run ask of replicas, and how many there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
-    /// Copies of each range; 0: the nodes are no cluster.
-    copies: u32,
+    /// Replicas of each range; 0: the nodes are no cluster.
+    replicas: u32,
     /// How many make a majority.
     majority: u32,
     w: Option<u32>,
     r: Option<u32>,
-    /// Whether somebody moves copies: what counts is then the copies that were and those that come to be.
+    /// Whether somebody moves replicas: what counts is then the replicas that were and those that come to be.
     moves: bool,
-    /// Whether a copy may be lost, or go back in time.
+    /// Whether a replica may be lost, or go back in time.
     pub(super) loses: bool,
-    /// Whether a read that too few copies answer fails.
+    /// Whether a read that too few replicas answer fails.
     strict: bool,
-    /// Whether another cluster takes edits, too: what is on copies there comes over later.
+    /// Whether another cluster takes edits, too: what is on replicas there comes over later.
     apart: bool,
 }
 
@@ -38,27 +38,27 @@ impl Asked {
             return Asked::default();
         }
         Asked {
-            copies: world.copies(),
+            replicas: world.replicas(),
             majority: world.majority(),
             w: world.w,
             r: world.r,
-            moves: plan.moves_copies(),
+            moves: plan.moves_replicas(),
             loses: plan.loses_disks(),
             strict: world.strict_reads,
             apart: world.far.is_some(),
         }
     }
 
-    /// How many copies hold what a write with that `w` was answered of; wrong is an answer that says another number
+    /// How many replicas hold what a write with that `w` was answered of; wrong is an answer that says another number
     /// than its status.
     fn held(&self, w: Option<u32>, status: u16, told: u32) -> Result<u32, String> {
         let wanted = w.unwrap_or(self.majority);
         match status {
-            // One server says nothing of copies.
-            _ if self.copies == 0 => Ok(0),
-            200 | 201 if told < wanted => Err(format!("{status} for {told} copies, asked for were {wanted}")),
-            202 if told >= wanted && !self.moves => Err(format!("202 for {told} copies, asked for were {wanted}")),
-            // While a copy moves one more must hold it: so many of those that were, and of those that come to be.
+            // One server says nothing of replicas.
+            _ if self.replicas == 0 => Ok(0),
+            200 | 201 if told < wanted => Err(format!("{status} for {told} replicas, asked for were {wanted}")),
+            202 if told >= wanted && !self.moves => Err(format!("202 for {told} replicas, asked for were {wanted}")),
+            // While a replica moves one more must hold it: so many of those that were, and of those that come to be.
             200 | 201 if self.moves => Ok(wanted),
             202 if self.moves => Ok(told.saturating_sub(1)),
             200..=202 => Ok(told),
@@ -66,22 +66,22 @@ impl Asked {
         }
     }
 
-    /// How many copies of each range there are; `None` without a cluster.
-    pub(super) fn all_copies(&self) -> Option<u32> {
-        (self.copies > 0).then_some(self.copies)
+    /// How many replicas of each range there are; `None` without a cluster.
+    pub(super) fn all_replicas(&self) -> Option<u32> {
+        (self.replicas > 0).then_some(self.replicas)
     }
 
-    /// Whether each range has one copy: what it tells is all there is, or an error.
-    pub(super) fn is_of_one_copy(&self) -> bool {
-        self.copies == 1
+    /// Whether each range has one replica: what it tells is all there is, or an error.
+    pub(super) fn is_of_one_replica(&self) -> bool {
+        self.replicas == 1
     }
 
-    /// How many copies must hold a revision for a read that so many answered to show it; `None`: nothing is sure.
+    /// How many replicas must hold a revision for a read that so many answered to show it; `None`: nothing is sure.
     fn shown_from(&self, answered: u32) -> Option<u32> {
-        if self.copies == 0 || self.loses || self.apart {
+        if self.replicas == 0 || self.loses || self.apart {
             return None;
         }
-        let least = (self.copies + 1).saturating_sub(answered).max(1);
+        let least = (self.replicas + 1).saturating_sub(answered).max(1);
         Some(if self.moves { least.max(self.majority) } else { least })
     }
 
@@ -97,9 +97,9 @@ impl Asked {
 }
 
 /// A path with a parameter more.
-fn with(path: String, name: &str, copies: Option<u32>) -> String {
-    match copies {
-        Some(copies) => format!("{path}{}{name}={copies}", if path.contains('?') { '&' } else { '?' }),
+fn with(path: String, name: &str, replicas: Option<u32>) -> String {
+    match replicas {
+        Some(replicas) => format!("{path}{}{name}={replicas}", if path.contains('?') { '&' } else { '?' }),
         None => path,
     }
 }
@@ -109,20 +109,20 @@ impl Worker {
         self.locked(|s| s.asked)
     }
 
-    /// The path of a write, with the number of copies that are to hold it.
+    /// The path of a write, with the number of replicas that are to hold it.
     pub(super) fn written_at(&self, path: String) -> String {
         with(path, "w", self.asked().w)
     }
 
-    /// The path of a read, with the number of copies that are to answer.
+    /// The path of a read, with the number of replicas that are to answer.
     pub(super) fn read_at(&self, path: String) -> String {
         with(path, "r", self.asked().r)
     }
 
-    /// How many copies hold what was written with the run's `w`, as its answer says.
+    /// How many replicas hold what was written with the run's `w`, as its answer says.
     pub(super) fn held(&self, what: &str, answer: &Answer) -> Result<u32, Violation> {
         let asked = self.asked();
-        asked.held(asked.w, answer.status, answer.copies).or_else(|wrong| broken("I12", format!("{what}: {wrong}")))
+        asked.held(asked.w, answer.status, answer.replicas).or_else(|wrong| broken("I12", format!("{what}: {wrong}")))
     }
 
     /// How many hold an item of a bulk request: `accepted` says that they are fewer than asked for.
@@ -135,13 +135,13 @@ impl Worker {
     /// Whether a write that was left to the node stays, as the plan's faults go.
     pub(super) fn stays(&self, what: &str, answer: &Answer) -> Result<bool, Violation> {
         let asked = self.asked();
-        let held = asked.held(None, answer.status, answer.copies);
+        let held = asked.held(None, answer.status, answer.replicas);
         let held = held.or_else(|wrong| broken("I12", format!("{what}: {wrong}")))?;
         Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= LASTS_FROM))
     }
 
     /// Holds a read that shows one path without siblings against what was promised before it was sent: revisions with
-    /// the number of copies that held them. `told`: how many copies it says have the document just so.
+    /// the number of replicas that held them. `told`: how many replicas it says have the document just so.
     pub(super) fn shows_all(
         &self,
         doc: &str,
@@ -153,7 +153,7 @@ impl Worker {
         let shown: BTreeSet<&String> = path.iter().collect();
         match promised.iter().find(|(rev, held)| *held >= least && !shown.contains(rev)) {
             Some((rev, held)) => {
-                broken("I10", format!("{doc}: {rev} is on {held} copies, and {told} copies agree on {path:?}"))
+                broken("I10", format!("{doc}: {rev} is on {held} replicas, and {told} replicas agree on {path:?}"))
             }
             None => Ok(()),
         }
@@ -165,8 +165,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_and_reads_of_enough_copies_meet() {
-        let asked = Asked { copies: 3, majority: 2, ..Asked::default() };
+    fn writes_and_reads_of_enough_replicas_meet() {
+        let asked = Asked { replicas: 3, majority: 2, ..Asked::default() };
         assert_eq!(asked.held(None, 201, 2), Ok(2));
         assert_eq!(asked.held(Some(1), 201, 1), Ok(1));
         assert!(asked.held(Some(3), 201, 2).is_err() && asked.held(Some(2), 202, 2).is_err());

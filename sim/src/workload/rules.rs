@@ -1,9 +1,9 @@
 //! Rules for documents, made and taken back by one client each, while others write what they are about. Once a rule is
-//! on all copies nothing that it forbids is stored any more; once all copies know that it was taken back, nothing is
-//! forbidden by it.
+//! on all replicas nothing that it forbids is stored any more; once all replicas know that it was taken back, nothing
+//! is forbidden by it.
 //!
-//! An oracle asks the functions that its node reads of one copy of each range, which may lack what fewer than all
-//! copies hold (`docs/consistency.md`): before all have the rule nothing is sure.
+//! An oracle asks the functions that its node reads of one replica of each range, which may lack what fewer than all
+//! replicas hold (`docs/consistency.md`): before all have the rule nothing is sure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::model::Violation;
 
 /// The database of these documents.
 pub(super) const RULED: &str = "ruled";
-/// Copies that have a rule before it is sure.
+/// Replicas that have a rule before it is sure.
 const ALL: u32 = 3;
 /// How often it is asked how many have it, a second apart.
 const LOOKS: u32 = 20;
@@ -39,7 +39,7 @@ pub(crate) struct Rules {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rule {
-    /// Whether it forbids; `None`: not every copy knows.
+    /// Whether it forbids; `None`: not every replica knows.
     on: Option<bool>,
     /// How often it was changed.
     turns: u32,
@@ -77,7 +77,7 @@ impl Rules {
         rule.turns
     }
 
-    /// All copies have the rule as it was changed then.
+    /// All replicas have the rule as it was changed then.
     fn stands(&mut self, mark: &str, turns: u32, on: bool) {
         if let Some(rule) = self.rules.get_mut(mark).filter(|rule| rule.turns == turns) {
             rule.on = Some(on);
@@ -132,7 +132,7 @@ impl Worker {
         self.locked(|s| f(&mut s.together.rules))
     }
 
-    /// Writes the rule of this client, and looks until all copies have it.
+    /// Writes the rule of this client, and looks until all replicas have it.
     pub(super) async fn rule(&mut self, on: bool) -> Result<(), Violation> {
         let mark = format!("{}-{}", self.name, self.rule.before);
         let path = format!("/{RULED}/_design/{mark}");
@@ -150,16 +150,16 @@ impl Worker {
             return Ok(());
         };
         self.rule.rev = Some(rev.clone());
-        let mut copies = answer.copies;
+        let mut replicas = answer.replicas;
         for _ in 0..LOOKS {
-            if copies >= ALL {
+            if replicas >= ALL {
                 self.rules(|rules| rules.stands(&mark, turns, on));
                 break;
             }
             self.client.env().sleep(Duration::from_secs(1)).await;
             let read = self.call("GET", &format!("{path}?r={ALL}"), &Value::Null).await;
             let read = read.ok().filter(|read| read.status == 200 && read.json()["_rev"] == json!(rev));
-            copies = read.map_or(0, |read| read.copies);
+            replicas = read.map_or(0, |read| read.replicas);
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_is_sure_once_all_copies_have_the_rule() {
+    fn what_is_forbidden_is_sure_once_all_replicas_have_the_rule() {
         let mut rules = Rules::default();
         let turns = rules.turns("m");
         assert_eq!(rules.came("r1", standing(&rules), Came::Stored), None, "on its way");

@@ -1,5 +1,5 @@
-//! What only several nodes can get wrong: a database that is made on both sides of a split, purges that a copy missed,
-//! copies that stay different, answers that count too few copies.
+//! What only several nodes can get wrong: a database that is made on both sides of a split, purges that a replica
+//! missed, replicas that stay different, answers that count too few replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,11 +32,11 @@ pub struct Together {
     pub(super) graves: Graves,
     /// Documents that say when they end.
     pub(super) mortals: Mortals,
-    /// The leaves of each document as the copies of the first node had them in the end.
-    copies: BTreeMap<String, BTreeSet<(String, bool, Option<u64>)>>,
+    /// The leaves of each document as the replicas of the first node had them in the end.
+    replicas: BTreeMap<String, BTreeSet<(String, bool, Option<u64>)>>,
     /// The rows of the twins there.
     rows: BTreeMap<&'static str, Option<Vec<String>>>,
-    /// Where copies are.
+    /// Where replicas are.
     pub(crate) places: Places,
     /// Who belongs to the cluster.
     pub(super) members: Members,
@@ -196,7 +196,7 @@ impl Worker {
         let doc = format!("p{v}");
         let (sent, path) = (json!({ doc.as_str(): [rev] }), format!("/{PASSING}/_purge"));
         let loses = self.locked(|s| s.model.loses_disks);
-        // By any node: purge and write come to the copies on ways of their own.
+        // By any node: purge and write come to the replicas on ways of their own.
         let Some(mut elsewhere) = self.one_of_cluster(v) else { return Ok(()) };
         let Ok(answer) = self.call_by(&mut elsewhere, "POST", &path, &sent).await else { return Ok(()) };
         let promised = answer.status == 201 || answer.status == 202 && !loses;
@@ -206,10 +206,10 @@ impl Worker {
         Ok(())
     }
 
-    /// At the end: what this node's own copies hold, where it has one, before any read of several repairs them.
+    /// At the end: what this node's own replicas hold, where it has one, before any read of several repairs them.
     pub async fn check_alone(&mut self) -> Result<(), Violation> {
         for doc in self.locked(|s| s.model.documents()) {
-            self.check_copy_of(&doc).await?;
+            self.check_replica_of(&doc).await?;
         }
         for doc in self.locked(|s| s.together.purged.clone()) {
             let path = format!("/{PASSING}/{doc}?r=1");
@@ -230,17 +230,17 @@ impl Worker {
         self.check_rules().await
     }
 
-    /// Everything that was acknowledged, as this node's own copies hold it.
-    pub(crate) async fn check_copies_here(&mut self) -> Result<(), Violation> {
+    /// Everything that was acknowledged, as this node's own replicas hold it.
+    pub(crate) async fn check_replicas_here(&mut self) -> Result<(), Violation> {
         for doc in self.locked(|s| s.model.documents()) {
             let (before, leaves) = (self.locked(|s| s.model.lasting(&doc)), self.leaves_here(&doc).await?);
             self.locked(|s| s.model.saw_tree(&doc, &leaves, &before))?;
         }
-        self.locked(|s| s.history.counts("copies read while their node was cut off"));
+        self.locked(|s| s.history.counts("replicas read while their node was cut off"));
         Ok(())
     }
 
-    /// The leaves of a shared document as this node's own copy holds them, where it has one.
+    /// The leaves of a shared document as this node's own replica holds them, where it has one.
     pub(super) async fn leaves_here(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
         let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
         match self.call("GET", &path, &Value::Null).await {
@@ -250,14 +250,14 @@ impl Worker {
         }
     }
 
-    async fn check_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
+    async fn check_replica_of(&mut self, doc: &str) -> Result<(), Violation> {
         let before = self.locked(|s| s.model.lasting(doc));
         let leaves = self.leaves_here(doc).await?;
         let (mine, lane) = (leaf_set(&leaves), self.name.clone());
         self.locked(|s| {
             s.shows_tree(doc, &lane, &leaves);
             s.model.saw_tree(doc, &leaves, &before)?;
-            let first = s.together.copies.entry(doc.to_owned()).or_insert_with(|| mine.clone());
+            let first = s.together.replicas.entry(doc.to_owned()).or_insert_with(|| mine.clone());
             match *first == mine {
                 true => Ok(()),
                 false => broken("I4", format!("{doc}: {lane} sees {mine:?}, the first node {first:?}")),

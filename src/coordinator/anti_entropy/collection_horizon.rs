@@ -19,8 +19,8 @@ use crate::coordinator::anti_entropy::restored;
 use crate::coordinator::anti_entropy::{RepairOperations, TombstoneCollection};
 use crate::coordinator::replica::calls::{Markers, Open, Status, Tell};
 use crate::coordinator::replica::message::Soundness;
-use crate::coordinator::replica::range_copy::OwnCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevTree;
 use crate::document::revision::Revision;
@@ -30,25 +30,25 @@ use crate::shard::{
 };
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
-/// What two copies have told each other of what they collected.
+/// What two replicas have told each other of what they collected.
 #[derive(Debug)]
 pub(in crate::coordinator) struct Met {
     /// What the other one had collected.
     theirs: Told,
-    /// The other copies of the range.
+    /// The other replicas of the range.
     others: Vec<String>,
-    /// Rounds that all copies had written down before the other one was asked how it stands.
+    /// Rounds that all replicas had written down before the other one was asked how it stands.
     confirmed: BTreeSet<Round>,
     /// Whether the other one made some of them known.
     is_news: bool,
-    /// Whether this copy was an old one until now.
+    /// Whether this replica was an old one until now.
     was_old: bool,
 }
 
-/// Which leaves of an old copy were there before.
+/// Which leaves of an old replica were there before.
 #[derive(Debug)]
 struct Old {
-    /// The sequence up to which one of those who know has read the copy.
+    /// The sequence up to which one of those who know has read the replica.
     until: u64,
     /// The last body that is certain to have been stored by then.
     body: u64,
@@ -64,7 +64,7 @@ impl Old {
 }
 
 impl Pull<'_> {
-    /// Brings this copy to where nothing that it applies was collected by either.
+    /// Brings this replica to where nothing that it applies was collected by either.
     pub(in crate::coordinator) async fn keep_horizon(&mut self) -> Result<Met, ShardError> {
         let theirs = self.remote.ask_collection(Tell).await?;
         let (shard, node) = (self.own.shard.clone(), self.remote.node().clone());
@@ -82,7 +82,7 @@ impl Pull<'_> {
         if !theirs.promised.covers(&own.horizon) {
             self.is_ahead = true;
             shard.note_read(&node, confirmed).await?;
-            return Err(away("the other copy is to forget first what was forgotten here"));
+            return Err(away("the other replica is to forget first what was forgotten here"));
         }
         self.lags_behind = !theirs.done.covers(&own.horizon);
         self.remote = self.remote.clone().behind(&theirs.done);
@@ -90,18 +90,18 @@ impl Pull<'_> {
         // It may have collected something since it said how it stands.
         self.theirs = self.remote.ask(Status).await?;
         if self.theirs.soundness == Some(Soundness::Unusable) {
-            return Err(away("the other copy cannot be read any more"));
+            return Err(away("the other replica cannot be read any more"));
         }
         shard.meet(&node, &others).await?;
         Ok(Met { theirs, others, confirmed, is_news, was_old })
     }
 
-    /// Notes that all of the other copy was applied, and collects what waited for that.
+    /// Notes that all of the other replica was applied, and collects what waited for that.
     pub(in crate::coordinator) async fn note_taken(&self, met: Met) -> Result<(), ShardError> {
         let Met { theirs, others, confirmed, is_news, was_old } = met;
         let (shard, node, context) = (&self.own.shard, self.remote.node(), &self.database.context);
         if !shard.told().await?.promised.covers(&theirs.promised) {
-            // A copy that came here meanwhile knows what that one knows.
+            // A replica that came here meanwhile knows what that one knows.
             shard.take_over(self.remote.ask_collection(Open).await?).await?;
         }
         shard.note_read(node, confirmed).await?;
@@ -110,10 +110,10 @@ impl Pull<'_> {
             // Others did not read it until now.
             context.lagging(&self.database.name);
         } else if is_news && !own.horizon.covers(&theirs.done) && self.may_read_others(node) {
-            // Once: a copy that is away then is read when it is back.
+            // Once: a replica that is away then is read when it is back.
             context.pull_soon(&self.database.name);
         }
-        // A copy that leaves is none of the others, and may still bring a tombstone.
+        // A replica that leaves is none of the others, and may still bring a tombstone.
         let is_moving = self.database.layout().placed.move_of(self.range).is_some();
         if is_moving || shard.state().await?.markers == 0 {
             return Ok(());
@@ -132,7 +132,7 @@ impl Pull<'_> {
         }
     }
 
-    /// The nodes of the other copies of the range.
+    /// The nodes of the other replicas of the range.
     pub(in crate::coordinator) fn others(&self) -> Vec<String> {
         self.database.collection().others_in(self.range)
     }
@@ -142,7 +142,8 @@ impl Pull<'_> {
         others.iter().any(|node| **node != *but && self.database.context.rank(node).is_some())
     }
 
-    /// Drops the leaves of this copy that are lacked by all who collected what this one missed, as far as they are old.
+    /// Drops the leaves of this replica that are lacked by all who collected what this one missed, as far as they are
+    /// old.
     async fn discard_stale(&self, missed: &Horizon) -> Result<(), ShardError> {
         let (own, name) = (&self.own, &self.database.name);
         let taken = own.shard.taken_in().await?;
@@ -164,15 +165,15 @@ impl Pull<'_> {
         discard_stale(own, &witnesses, &Collected { own, old }).await
     }
 
-    /// The other copies of the range that have collected `missed`. Those that missed it, too, are old ones themselves:
-    /// what they hold says nothing.
+    /// The other replicas of the range that have collected `missed`. Those that missed it, too, are old ones
+    /// themselves: what they hold says nothing.
     ///
     /// # Errors
     /// One that is away may hold what the others never had; one that has yet to collect it cannot tell.
-    async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteCopy>, ShardError> {
+    async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteReplica>, ShardError> {
         let nodes = self.database.replica_rebuild().others_of(&self.database.layout(), self.range);
         let waits = "a restored replica waits for all others, to see what was collected since";
-        let none = "nobody who is there has forgotten what this copy missed";
+        let none = "nobody who is there has forgotten what this replica missed";
         witnesses((self.database, self.range), nodes, (waits, none), |remote| async move {
             let told = remote.ask_collection(Tell).await?;
             match told.done.covers(missed) {
@@ -189,7 +190,7 @@ impl Pull<'_> {
 
 /// Collected tombstones: leaves with an old body are old.
 struct Collected<'a> {
-    own: &'a OwnCopy,
+    own: &'a OwnReplica,
     old: Old,
 }
 
@@ -212,7 +213,7 @@ impl Stale for Collected<'_> {
 /// A document, the last sequence of it, and its leaves with the numbers of their bodies.
 type Leaves = (DocId, u64, Vec<(Revision, u64)>);
 
-async fn leaves_of(own: &OwnCopy, ids: Vec<DocId>) -> Result<Vec<Leaves>, ShardError> {
+async fn leaves_of(own: &OwnReplica, ids: Vec<DocId>) -> Result<Vec<Leaves>, ShardError> {
     let wants = ids.iter().map(|id| (id.clone(), Want::Tree)).collect();
     let bodies = |tree: RevTree<RevData>| tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.body)).collect();
     let fetched = ids.into_iter().zip(own.shard.fetch(wants).await?);
@@ -221,7 +222,7 @@ async fn leaves_of(own: &OwnCopy, ids: Vec<DocId>) -> Result<Vec<Leaves>, ShardE
 
 /// A body that is certain to have been stored up to a sequence, as are all before it. A document that changed later
 /// tells nothing of its older leaves; but bodies are numbered as they come.
-async fn last_body(own: &OwnCopy, until: u64) -> Result<u64, ShardError> {
+async fn last_body(own: &OwnReplica, until: u64) -> Result<u64, ShardError> {
     let (mut old, mut new) = (0, u64::MAX);
     if until == 0 {
         return Ok(0);
@@ -232,7 +233,7 @@ async fn last_body(own: &OwnCopy, until: u64) -> Result<u64, ShardError> {
     let mut start = Bound::Unbounded;
     loop {
         let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
-        // Of a copy that took over a half of another one bodies may have come in another order.
+        // Of a replica that took over a half of another one bodies may have come in another order.
         let Some(last) = page.last() else { return Ok(old.min(new.saturating_sub(1))) };
         start = Bound::Excluded(last.id.clone());
         for (_, seq, leaves) in leaves_of(own, page.into_iter().map(|found| found.id).collect()).await? {
@@ -246,7 +247,7 @@ async fn last_body(own: &OwnCopy, until: u64) -> Result<u64, ShardError> {
 }
 
 impl TombstoneCollection<'_> {
-    /// The nodes of the other copies of a range that are members still.
+    /// The nodes of the other replicas of a range that are members still.
     pub(in crate::coordinator) fn others_in(self, range: usize) -> Vec<String> {
         let others = self.replica_rebuild().others_of(&self.layout(), range);
         let is_passed_over = |node: &Arc<str>| mutated(Mutation::ForgetEarly) && self.context.rank(node) != Some(0);
@@ -262,25 +263,25 @@ impl TombstoneCollection<'_> {
             if range >= layout.map.numbers() {
                 return Err(ShardError::Moved);
             }
-            self.replicas().own_copy_to_fill(&layout, range).await?.ok_or(ShardError::Moved)?.shard.told().await
+            self.replicas().own_replica_to_fill(&layout, range).await?.ok_or(ShardError::Moved)?.shard.told().await
         };
         let told = own.await.map_err(|error| error.to_string())?;
         match told.done.covers(horizon) {
             true => Ok(()),
-            false => Err("the copy has not forgotten what the asking one has".to_owned()),
+            false => Err("the replica has not forgotten what the asking one has".to_owned()),
         }
     }
 
-    /// Writes down what `by` proposes to collect, if this copy takes part and has had it for long enough itself.
+    /// Writes down what `by` proposes to collect, if this replica takes part and has had it for long enough itself.
     pub(in crate::coordinator) async fn write_down(
         self,
         place: (usize, u64),
-        copy: &OwnCopy,
+        replica: &OwnReplica,
         by: &str,
         proposal: Proposal<Tombstone>,
     ) -> Result<WrittenDown, ShardError> {
         match self.takes_part(place).await? {
-            true => copy.shard.propose(by, proposal, self.aged_up_to(copy, true).await?).await,
+            true => replica.shard.propose(by, proposal, self.aged_up_to(replica, true).await?).await,
             false => Ok(WrittenDown::Refused),
         }
     }
@@ -289,31 +290,31 @@ impl TombstoneCollection<'_> {
     pub(in crate::coordinator) async fn expects(
         self,
         place: (usize, u64),
-        copy: &OwnCopy,
+        replica: &OwnReplica,
         tombstones: &[Tombstone],
     ) -> Result<WrittenDown, ShardError> {
         match self.takes_part(place).await? {
-            true => copy.shard.expects(tombstones, self.aged_up_to(copy, false).await?).await,
+            true => replica.shard.expects(tombstones, self.aged_up_to(replica, false).await?).await,
             false => Ok(WrittenDown::Refused),
         }
     }
 
-    /// Whether a round of `by` stands here, which all copies have written down by now. Then all are read once more.
+    /// Whether a round of `by` stands here, which all replicas have written down by now. Then all are read once more.
     pub(in crate::coordinator) async fn stands(
         self,
         place: (usize, u64),
-        copy: &OwnCopy,
+        replica: &OwnReplica,
         by: &str,
         round: Round,
     ) -> Result<bool, ShardError> {
-        let stands = self.takes_part(place).await? && copy.shard.confirm_round(by, round).await?;
+        let stands = self.takes_part(place).await? && replica.shard.confirm_round(by, round).await?;
         if stands {
             self.context.pull_soon(&self.name);
         }
         Ok(stands)
     }
 
-    /// Whether this copy collects: both nodes go by one map, nothing moves, and this node is in sync.
+    /// Whether this replica collects: both nodes go by one map, nothing moves, and this node is in sync.
     async fn takes_part(self, (range, version): (usize, u64)) -> Result<bool, ShardError> {
         let layout = self.layout();
         Ok(layout.placed.version == version

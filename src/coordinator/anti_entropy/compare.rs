@@ -14,17 +14,17 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::anti_entropy::{Pulls, RepairOperations};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::{Coordinator, NamesQuery};
-use crate::coordinator::replica::message::{CopyStatus, IdRange, ReplicaPosition, SyncPoint, encode};
+use crate::coordinator::replica::message::{IdRange, ReplicaPosition, StatusReport, SyncPoint, encode};
 use crate::coordinator::replica::node_calls::CatalogueCall;
-use crate::coordinator::replica::range_copy::OwnCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
-use crate::shard::{CopyState, Part, ShardCopy, ShardError};
+use crate::shard::{Part, ShardError, ShardReplica, SyncState};
 use crate::world::BoxFuture;
 use crate::world::buggify::{buggify, fewer};
 
-/// Whose copies a digest is of.
+/// Whose replicas a digest is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     /// This node's.
@@ -39,17 +39,17 @@ type Digests = BTreeMap<String, [u8; 16]>;
 /// All ids.
 pub(in crate::coordinator) const ALL: IdRange = (Bound::Unbounded, Bound::Unbounded);
 
-/// What a copy says of itself to `node`.
-pub(in crate::coordinator) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, ShardError> {
+/// What a replica says of itself to `node`.
+pub(in crate::coordinator) async fn status(replica: &OwnReplica, node: &str) -> Result<StatusReport, ShardError> {
     // First: what others have heard by then is behind no purge and no position that is told with it.
-    let taken = sync_points::pulled(&copy.shard, node).await?;
-    let heard = sync_points::heard(&copy.shard).await?;
-    let CopyState { position, total, purge_seq, purge_floor, rounds, .. } = copy.shard.state().await?;
-    Ok(CopyStatus {
-        replica_position: ReplicaPosition { position, ..copy.replica_position() },
+    let taken = sync_points::pulled(&replica.shard, node).await?;
+    let heard = sync_points::heard(&replica.shard).await?;
+    let SyncState { position, total, purge_seq, purge_floor, rounds, .. } = replica.shard.state().await?;
+    Ok(StatusReport {
+        replica_position: ReplicaPosition { position, ..replica.replica_position() },
         documents: total.documents(),
         digest: total.digest,
-        locals: locals_digest(&copy.shard).await?,
+        locals: locals_digest(&replica.shard).await?,
         purge_seq,
         purge_floor,
         taken,
@@ -61,22 +61,22 @@ pub(in crate::coordinator) async fn status(copy: &OwnCopy, node: &str) -> Result
 
 /// Cuts ranges of ids into parts of about as many documents.
 pub(in crate::coordinator) async fn split(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     ranges: Vec<IdRange>,
 ) -> Result<Vec<Vec<Part>>, ShardError> {
     let mut out = Vec::with_capacity(ranges.len());
     for (start, end) in ranges.into_iter().take(limits::SPLITS_PER_CALL) {
-        let parts = if buggify("compare: copies cut in two") { 2 } else { limits::SUMMARY_PARTS_MAX };
-        out.push(copy.split(start, end, parts).await?);
+        let parts = if buggify("compare: replicas cut in two") { 2 } else { limits::SUMMARY_PARTS_MAX };
+        out.push(replica.split(start, end, parts).await?);
     }
     Ok(out)
 }
 
 /// The digest of all local documents: the sum over each id and stamp, which tell the content.
-pub(in crate::coordinator) async fn locals_digest(copy: &ShardCopy) -> Result<u128, ShardError> {
+pub(in crate::coordinator) async fn locals_digest(replica: &ShardReplica) -> Result<u128, ShardError> {
     let (mut sum, mut after): (u128, Bound<DocId>) = (0, Bound::Unbounded);
     loop {
-        let page = copy.local_registers(after, limits::STEP_ROWS).await?;
+        let page = replica.local_registers(after, limits::STEP_ROWS).await?;
         for (id, register) in &page {
             sum = sum.wrapping_add(u128::from_le_bytes(digest(&(id, register.stamp))));
         }
@@ -110,19 +110,19 @@ pub(in crate::coordinator) fn names_between(
 }
 
 impl Coordinator {
-    /// The digests of the copies of ranges that both this node and `node` hold.
+    /// The digests of the replicas of ranges that both this node and `node` hold.
     async fn digests(&self, node: &Arc<str>, whose: Whose, names: &[String]) -> Digests {
         let mut out = Digests::new();
         for name in names {
             let Ok(database) = self.database(name) else { continue };
             match database.pulls().digest_with(node, whose).await {
                 Ok(Some(digest)) => drop(out.insert(name.clone(), digest)),
-                // It is no copy of theirs, or was deleted meanwhile.
+                // It is no replica of theirs, or was deleted meanwhile.
                 Ok(None) | Err(ShardError::Dropped) => {}
                 // It differs from what the other node says, so that the database is looked at by itself: it keeps no
                 // other from being compared.
                 Err(error) => {
-                    tracing::info!(database = name, %error, "what the copies of a database hold cannot be told");
+                    tracing::info!(database = name, %error, "what the replicas of a database hold cannot be told");
                     out.insert(name.clone(), [whose as u8; 16]);
                 }
             }
@@ -131,7 +131,7 @@ impl Coordinator {
     }
 
     /// Answers [`CatalogueCall::RolledUp`].
-    pub(in crate::coordinator) async fn copies_rolled_up(
+    pub(in crate::coordinator) async fn replicas_rolled_up(
         &self,
         node: &str,
         after: Option<String>,
@@ -143,8 +143,8 @@ impl Coordinator {
         (rolled_up(&self.digests(&node.into(), Whose::Own, &names).await), last)
     }
 
-    /// Answers [`CatalogueCall::Copies`].
-    pub(in crate::coordinator) async fn copies_behind(
+    /// Answers [`CatalogueCall::Replicas`].
+    pub(in crate::coordinator) async fn replicas_behind(
         &self,
         node: &str,
         after: Option<String>,
@@ -154,7 +154,7 @@ impl Coordinator {
         self.digests(&node.into(), Whose::Own, &names).await.into_iter().collect()
     }
 
-    /// Applies what the copies of another node have and those here lack, of all databases in which they differ.
+    /// Applies what the replicas of another node have and those here lack, of all databases in which they differ.
     /// `thoroughly`: documents are compared even where all changes were applied.
     pub(in crate::coordinator) async fn catch_up_with(
         &self,
@@ -180,7 +180,7 @@ impl Coordinator {
             let names = self.database_names(&names_between(&after, last.clone(), None));
             let expected = self.digests(node, Whose::Theirs, &names).await;
             if theirs != rolled_up(&expected) {
-                let call = CatalogueCall::Copies { after, last: last.clone() };
+                let call = CatalogueCall::Replicas { after, last: last.clone() };
                 let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
                 let differs = |(name, digest): &&(String, [u8; 16])| expected.get(name) != Some(digest);
                 let differing: Vec<&String> = page.iter().filter(differs).map(|(name, _)| name).collect();
@@ -210,7 +210,7 @@ impl Coordinator {
         let Ok(database) = self.database(name) else { return Ok(()) };
         let pulled = database.pulls().pull_from(node, thoroughly).await;
         if let Err(error) = &pulled {
-            tracing::info!(database = name, %node, %error, "the copies of a database are not in sync yet");
+            tracing::info!(database = name, %node, %error, "the replicas of a database are not in sync yet");
         }
         let pulled = pulled.map_err(|error| LearnError::Database(name.to_owned(), error));
         if !thoroughly {
@@ -222,7 +222,7 @@ impl Coordinator {
 }
 
 impl Coordinator {
-    /// Reads copies that hold the same where something is left to be noted: purges that the others have applied, and
+    /// Reads replicas that hold the same where something is left to be noted: purges that the others have applied, and
     /// epochs that were not told. Of a database that nobody changes nothing else would lead there.
     async fn settle_what_is_idle(&self, node: &Arc<str>, names: &[String]) {
         for database in names.iter().filter_map(|name| self.database(name).ok()) {
@@ -238,35 +238,36 @@ impl Coordinator {
 }
 
 impl Pulls<'_> {
-    /// Whether a copy here keeps purges on record that the one of a node may have applied, or lacks the epochs in
+    /// Whether a replica here keeps purges on record that the one of a node may have applied, or lacks the epochs in
     /// which it has read that one.
     async fn has_open_ends(self, node: &Arc<str>) -> Result<bool, ShardError> {
         let layout = self.layout();
         for range in self.ranges().into_iter().filter(|range| self.replicas().nodes_of(*range).contains(node)) {
-            let Some(copy) = self.replicas().own_copy_by(&layout, range).await? else { continue };
-            let copy = copy.in_background().shard;
-            let point = sync_points::pulled(&copy, node).await?.filter(|point| point.from > 0);
-            let told = sync_points::epochs_of(&copy, node).await?;
+            let Some(replica) = self.replicas().own_replica_by(&layout, range).await? else { continue };
+            let replica = replica.in_background().shard;
+            let point = sync_points::pulled(&replica, node).await?.filter(|point| point.from > 0);
+            let told = sync_points::epochs_of(&replica, node).await?;
             let is_told = |point: &SyncPoint| told.iter().any(|(epoch, _)| *epoch == point.from_epoch);
-            let purges = copy.info().await?.purge_seq;
-            if point.is_some_and(|point| !is_told(&point)) || sync_points::purges_taken(&copy, node).await? < purges {
+            let purges = replica.info().await?.purge_seq;
+            if point.is_some_and(|point| !is_told(&point)) || sync_points::purges_taken(&replica, node).await? < purges
+            {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left
+    /// How this node's replica of a range stands. What it cannot say for damage, or while it is not filled yet, is left
     /// out where another node asks: that one looks closer then.
-    async fn status_with(self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
+    async fn status_with(self, range: usize, node: &str, whose: Whose) -> Result<Option<StatusReport>, ShardError> {
         let layout = self.layout();
         let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.status.rebuilds.is_filling(shard));
         if is_filling && whose == Whose::Own {
             return Ok(None);
         }
         let told = async {
-            match self.replicas().own_copy_to_fill(&layout, range).await? {
-                Some(copy) => status(&copy.in_background(), node).await.map(Some),
+            match self.replicas().own_replica_to_fill(&layout, range).await? {
+                Some(replica) => status(&replica.in_background(), node).await.map(Some),
                 None => Ok(None),
             }
         };
@@ -276,7 +277,7 @@ impl Pulls<'_> {
         }
     }
 
-    /// The digest of the copies of ranges that both this node and `node` hold; `None` when there are none.
+    /// The digest of the replicas of ranges that both this node and `node` hold; `None` when there are none.
     async fn digest_with(self, node: &Arc<str>, whose: Whose) -> Result<Option<[u8; 16]>, ShardError> {
         let mut ranges = Vec::new();
         for range in self.ranges() {
@@ -284,7 +285,7 @@ impl Pulls<'_> {
                 continue;
             }
             let of_range = self.status_with(range, node, whose).await?;
-            let Some(CopyStatus { replica_position, digest, locals, purge_seq, taken, .. }) = of_range else {
+            let Some(StatusReport { replica_position, digest, locals, purge_seq, taken, .. }) = of_range else {
                 continue;
             };
             let (shard, epoch, purges) = match whose {

@@ -11,8 +11,8 @@ use crate::coordinator::anti_entropy::pull::away;
 use crate::coordinator::replica::calls::Status;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::Soundness;
-use crate::coordinator::replica::range_copy::OwnCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
@@ -32,8 +32,8 @@ pub(in crate::coordinator) trait Stale {
 
 /// Drops what every witness lacks of the candidates among all documents of a replica.
 pub(in crate::coordinator) async fn discard_stale(
-    own: &OwnCopy,
-    witnesses: &[RemoteCopy],
+    own: &OwnReplica,
+    witnesses: &[RemoteReplica],
     stale: &impl Stale,
 ) -> Result<(), ShardError> {
     let mut start = Bound::Unbounded;
@@ -61,7 +61,7 @@ pub(in crate::coordinator) async fn discard_stale(
 /// What a replica says of a removal.
 pub(in crate::coordinator) enum Testimony {
     /// It knows what was removed.
-    Knows(RemoteCopy),
+    Knows(RemoteReplica),
     /// It missed the removal, too, so what it holds proves nothing.
     Missed,
 }
@@ -75,8 +75,8 @@ pub(in crate::coordinator) async fn witnesses<F>(
     (database, range): (&Arc<Database>, usize),
     nodes: impl IntoIterator<Item = Arc<str>>,
     (waits, none): (&'static str, &'static str),
-    ask: impl Fn(RemoteCopy) -> F,
-) -> Result<Vec<RemoteCopy>, ShardError>
+    ask: impl Fn(RemoteReplica) -> F,
+) -> Result<Vec<RemoteReplica>, ShardError>
 where
     F: Future<Output = Result<Testimony, ShardError>>,
 {
@@ -88,7 +88,7 @@ where
         if database.context.rank(&node).is_none() {
             return Err(away(waits));
         }
-        let remote = RemoteCopy::new(&database.target, range, &node).in_background();
+        let remote = RemoteReplica::new(&database.target, range, &node).in_background();
         let soundness = remote.ask(Status).await?.soundness;
         if soundness == Some(Soundness::Unusable) {
             continue;

@@ -21,8 +21,8 @@ use crate::coordinator::anti_entropy::{DocumentExpiry, RepairOperations};
 use crate::coordinator::replica::calls::{Expiring, ExpiryOf, Look};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::OwnCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::majority;
@@ -89,7 +89,7 @@ impl DocumentExpiry<'_> {
         let layout = self.layout();
         let is_mine = layout.map.is_live(range) && self.acting(&layout, range).as_ref() == Some(&self.context.node);
         let Some(member) = self.known.expires_at().filter(|_| is_mine) else { return Ok(true) };
-        let Some(own) = self.replicas().own_copy_by(&layout, range).await? else { return Ok(true) };
+        let Some(own) = self.replicas().own_replica_by(&layout, range).await? else { return Ok(true) };
         let (index, env) = (self.index(&own, range, &member), &self.context.env);
         for _ in 0..limits::EXPIRY_STEPS {
             let begun = env.now();
@@ -119,7 +119,7 @@ impl DocumentExpiry<'_> {
     }
 
     /// The index of ends on a replica of this node.
-    fn index(self, own: &OwnCopy, range: usize, member: &Arc<str>) -> ExpiryIndex {
+    fn index(self, own: &OwnReplica, range: usize, member: &Arc<str>) -> ExpiryIndex {
         let shard = own.in_background().shard;
         self.context.indexes.expiry(&shard, member, &self.name, self.map().range(range).to_string())
     }
@@ -170,7 +170,7 @@ impl DocumentExpiry<'_> {
         let nodes = layout.placed.nodes(range, me);
         let wanted = if mutated(Mutation::ExpiryByOwnClock) { 1 } else { majority(nodes.len() as u32) as usize };
         let ask = |node: &Arc<str>| {
-            let remote = RemoteCopy::new(&self.target, range, node).in_background();
+            let remote = RemoteReplica::new(&self.target, range, node).in_background();
             async move { remote.ask(ExpiryOf { look: None, member: Some(member.to_string()) }).await }
         };
         let others = nodes.iter().filter(|node| *node != me && self.context.rank(node).is_some());
@@ -194,7 +194,7 @@ impl DocumentExpiry<'_> {
     pub(in crate::coordinator) async fn tell(
         self,
         range: usize,
-        own: &OwnCopy,
+        own: &OwnReplica,
         call: ExpiryOf,
     ) -> Result<Expiring, ShardError> {
         let mut out = Expiring { clock_ms: self.clock_ms(), ..Expiring::default() };

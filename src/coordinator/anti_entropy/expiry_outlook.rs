@@ -11,7 +11,7 @@ use crate::coordinator::anti_entropy::expiry::passed_by;
 use crate::coordinator::anti_entropy::retention::{Hindrance, of_failed};
 use crate::coordinator::replica::calls::{Expiring, ExpiryOf, Look};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::quorum::majority;
 use crate::limits;
@@ -129,9 +129,9 @@ impl DocumentExpiry<'_> {
         node: &Arc<str>,
         call: ExpiryOf,
     ) -> Result<Expiring, ShardError> {
-        match self.replicas().copy_on(layout, range, node).await? {
-            RangeCopy::Own(own) => self.tell(range, &own, call).await,
-            RangeCopy::Remote(remote) => remote.ask(call).await,
+        match self.replicas().replica_on(layout, range, node).await? {
+            RangeReplica::Own(own) => self.tell(range, &own, call).await,
+            RangeReplica::Remote(remote) => remote.ask(call).await,
         }
     }
 }

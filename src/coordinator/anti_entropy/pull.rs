@@ -26,10 +26,10 @@ use crate::coordinator::replica::calls::{
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyStatus, Heard, IdRange, ReplicaPosition, Soundness, SyncPoint, TakenIn, is_of_later_build,
+    ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, TakenIn, is_of_later_build,
 };
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::record::Move;
@@ -38,16 +38,16 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, Want, Wants};
+use crate::shard::{ChangeRow, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, SyncState, Want, Wants};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 impl Pulls<'_> {
-    /// Applies what the copies on a node have and those here lack, a few ranges at a time.
+    /// Applies what the replicas on a node have and those here lack, a few ranges at a time.
     pub(in crate::coordinator) async fn pull_from(self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let shared = self.ranges().into_iter().filter(|range| self.is_source(*range, node));
         let pull = |range| async move {
-            match self.replicas().own_copy_to_fill(&self.layout(), range).await? {
+            match self.replicas().own_replica_to_fill(&self.layout(), range).await? {
                 Some(own) => self.pull_range(range, own, node, thoroughly).await.map(drop),
                 None => Ok(()),
             }
@@ -62,46 +62,46 @@ impl Pulls<'_> {
         }
     }
 
-    /// Whether a node has a copy of a range from which others may lack something: one that counts, or that leaves.
+    /// Whether a node has a replica of a range from which others may lack something: one that counts, or that leaves.
     fn is_source(self, range: usize, node: &Arc<str>) -> bool {
         let layout = self.layout();
         let leaves = layout.placed.move_of(range).is_some_and(|moved| moved.from.as_deref() == Some(node));
         leaves || layout.placed.nodes(range, &self.context.node).contains(node)
     }
 
-    /// Applies all that the copy of a range on a node has now.
-    pub(in crate::coordinator) async fn pull_copy(self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
+    /// Applies all that the replica of a range on a node has now.
+    pub(in crate::coordinator) async fn pull_replica(self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
         match self.pull_readable(range, node).await? {
             true => Ok(()),
-            false => Err(away("the other copy cannot be read")),
+            false => Err(away("the other replica cannot be read")),
         }
     }
 
-    /// Applies what the copy of a range on a node has; false where not all of that can be read.
+    /// Applies what the replica of a range on a node has; false where not all of that can be read.
     pub(in crate::coordinator) async fn pull_readable(self, range: usize, node: &Arc<str>) -> Result<bool, ShardError> {
-        let own = self.replicas().own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+        let own = self.replicas().own_replica_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         match self.pull_range(range, own, node, true).await? {
             Taken::All => Ok(true),
             Taken::Part => Ok(false),
-            Taken::Nothing => Err(away("the other copy is to forget first what was forgotten here")),
+            Taken::Nothing => Err(away("the other replica is to forget first what was forgotten here")),
         }
     }
 
-    /// Applies what another copy has.
+    /// Applies what another replica has.
     async fn pull_range(
         self,
         range: usize,
-        own: OwnCopy,
+        own: OwnReplica,
         node: &Arc<str>,
         thoroughly: bool,
     ) -> Result<Taken, ShardError> {
-        let remote = RemoteCopy::new(&self.target, range, node).in_background();
+        let remote = RemoteReplica::new(&self.target, range, node).in_background();
         let (own, theirs) = (own.in_background(), remote.ask(Status).await?);
         if theirs.soundness == Some(Soundness::Unusable) {
             return Ok(Taken::Part);
         }
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
-        let own_range = RangeCopy::Own(own.clone());
+        let own_range = RangeReplica::Own(own.clone());
         let is_damaged = theirs.soundness == Some(Soundness::Damaged);
         let (heard, news, rounds, is_ahead, lags_behind) = (0, None, 0, false, false);
         let mut pull = Pull {
@@ -120,9 +120,9 @@ impl Pulls<'_> {
         };
         let done = pull.run(thoroughly).await;
         match done {
-            // This copy misses nothing for that: the other one tells when it can be read.
+            // This replica misses nothing for that: the other one tells when it can be read.
             Err(error) if pull.is_ahead => {
-                tracing::info!(database = self.name, range, %node, %error, "an old copy is not read yet");
+                tracing::info!(database = self.name, range, %node, %error, "an old replica is not read yet");
                 Ok(Taken::Nothing)
             }
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_))) if is_damaged => {
@@ -135,7 +135,7 @@ impl Pulls<'_> {
     }
 }
 
-/// What was applied of another copy.
+/// What was applied of another replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     All,
@@ -145,21 +145,21 @@ enum Taken {
     Nothing,
 }
 
-/// One copy reading another.
+/// One replica reading another.
 pub(in crate::coordinator) struct Pull<'a> {
     pub(in crate::coordinator) database: &'a Arc<Database>,
     pub(in crate::coordinator) range: usize,
-    pub(in crate::coordinator) own: OwnCopy,
-    own_range: RangeCopy,
-    pub(in crate::coordinator) remote: RemoteCopy,
-    /// How far this copy has applied the other one before.
+    pub(in crate::coordinator) own: OwnReplica,
+    own_range: RangeReplica,
+    pub(in crate::coordinator) remote: RemoteReplica,
+    /// How far this replica has applied the other one before.
     known: SyncPoint,
-    pub(in crate::coordinator) theirs: CopyStatus,
-    /// How many purges of this copy it has applied.
+    pub(in crate::coordinator) theirs: StatusReport,
+    /// How many purges of this replica it has applied.
     heard: u64,
     /// What is known of its epochs, to be noted with the next point.
     news: Option<Vec<(u64, u64)>>,
-    /// How often something was collected here when both copies had collected the same.
+    /// How often something was collected here when both replicas had collected the same.
     pub(in crate::coordinator) rounds: u64,
     /// Whether the other one has yet to collect what was collected here and knows nothing of that: restored from an old
     /// backup.
@@ -181,7 +181,7 @@ impl Pull<'_> {
         self.note_taken(met).await
     }
 
-    async fn pull_and_apply(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
+    async fn pull_and_apply(&mut self, mine: &SyncState, thoroughly: bool) -> Result<(), ShardError> {
         let before = self.known;
         let has_made_up = self.make_up(mine).await?;
         let told = match self.is_same_shard() {
@@ -212,9 +212,9 @@ impl Pull<'_> {
         if is_told { self.confirm().await } else { Ok(()) }
     }
 
-    /// Asks for the epochs of the other copy, if there are some that it has not told: no point in them is noted without
-    /// them, for they tell it how far it was read should it be restored from an old backup one day. Answers whether
-    /// they are known.
+    /// Asks for the epochs of the other replica, if there are some that it has not told: no point in them is noted
+    /// without them, for they tell it how far it was read should it be restored from an old backup one day. Answers
+    /// whether they are known.
     async fn hear_epochs(&mut self, told: &[(u64, u64)]) -> Result<bool, ShardError> {
         let is_told = |wanted: u64| told.iter().any(|(epoch, _)| *epoch == wanted);
         let (now, from) = (self.theirs.replica_position.epoch, self.known.from_epoch);
@@ -226,14 +226,14 @@ impl Pull<'_> {
             list => list?,
         };
         if list.last().is_none_or(|(epoch, _)| *epoch != now) {
-            return Err(away("the other copy began another epoch"));
+            return Err(away("the other replica began another epoch"));
         }
         self.news = Some(with_told(told, &list)).filter(|news| *news != told);
         Ok(true)
     }
 
-    /// Up to which of its purges the other copy was applied. Those that it did since it was restored from a backup may
-    /// have numbers that others had before; and those that were applied are not to be done again, for what they
+    /// Up to which of its purges the other replica was applied. Those that it did since it was restored from a backup
+    /// may have numbers that others had before; and those that were applied are not to be done again, for what they
     /// removed may have been written again, and the records here may be gone.
     async fn purges_known(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
         let (known, now) = (self.known, self.theirs.replica_position.epoch);
@@ -250,14 +250,14 @@ impl Pull<'_> {
             Ok(None) if self.is_known() || self.position_there().await? >= known.from => Ok(known.purges),
             Ok(None) => Ok(0),
             Err(error) if !is_of_later_build(&error) => Err(error),
-            // It says only whether it is the copy that was read.
+            // It says only whether it is the replica that was read.
             Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
             Err(_) => Err(away("the other replica was restored and waits for a later version of its node")),
         }
     }
 
-    /// Notes which purges this copy has heard of: known at once, for the other copy may wait with what follows until
-    /// then. `has_made_up`: it holds nothing of what that one and those that it heard of removed.
+    /// Notes which purges this replica has heard of: known at once, for the other replica may wait with what follows
+    /// until then. `has_made_up`: it holds nothing of what that one and those that it heard of removed.
     async fn note_purges(&mut self, purges: u64, has_made_up: bool) -> Result<(), ShardError> {
         let (node, theirs, known) = (self.remote.node(), &self.theirs, self.known);
         if has_made_up {
@@ -278,13 +278,14 @@ impl Pull<'_> {
         *heard.node == *self.database.context.node
     }
 
-    /// Notes how many purges of this copy the other one had applied at the position up to which it was read now. Their
-    /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
+    /// Notes how many purges of this replica the other one had applied at the position up to which it was read now.
+    /// Their records may go: a replica of an earlier time that holds what was purged holds nothing else that was not
+    /// read.
     async fn confirm(&self) -> Result<(), ShardError> {
         sync_points::set_purges_taken(&self.own.shard, self.remote.node(), self.heard).await
     }
 
-    /// How many purges of this copy the other one has applied. What it has applied of the one that this copy was
+    /// How many purges of this replica the other one has applied. What it has applied of the one that this replica was
     /// before it was restored from a backup counts only as far as both have it in common: this one may have given the
     /// numbers again.
     async fn heard_there(&self) -> Result<u64, ShardError> {
@@ -298,24 +299,24 @@ impl Pull<'_> {
                 Err(error) if is_of_later_build(&error) => return Ok(purges),
                 taken => taken?,
             };
-        // It may have read this copy again since it told how it stands.
+        // It may have read this replica again since it told how it stands.
         let again = point.filter(|point| point.from_shard == self.own.origin).map_or(0, |point| point.purges);
         let shared = if epochs.is_empty() { None } else { self.own.epochs.purges_shared(&epochs) };
         Ok(purges.min(again).min(shared.unwrap_or(u64::MAX)))
     }
 
-    /// Whether what is known of the other copy is of the shard that it has now.
+    /// Whether what is known of the other replica is of the shard that it has now.
     fn is_same_shard(&self) -> bool {
         self.known.from_shard == self.theirs.replica_position.shard
     }
 
-    /// Whether what is known of the other copy is a position that it still has.
+    /// Whether what is known of the other replica is a position that it still has.
     fn is_known(&self) -> bool {
         let theirs = self.theirs.replica_position;
         (self.known.from_shard, self.known.from_epoch) == (theirs.shard, theirs.epoch_of(self.known.from))
     }
 
-    /// Begins a new epoch when the other copy has seen positions of this one that it never reached.
+    /// Begins a new epoch when the other replica has seen positions of this one that it never reached.
     async fn keep_epoch(&self) -> Result<(), ShardError> {
         let (own, Some(seen)) = (self.own.replica_position(), self.theirs.taken) else { return Ok(()) };
         let is_own = (seen.from_shard, seen.from_epoch) == (own.shard, own.epoch);
@@ -326,16 +327,16 @@ impl Pull<'_> {
         tracing::warn!(
             database = name,
             range,
-            "a copy shows less than other nodes have seen of it: a new epoch begins"
+            "a replica shows less than other nodes have seen of it: a new epoch begins"
         );
-        sometimes("cluster: a copy began a new epoch for others had seen more of it");
+        sometimes("cluster: a replica began a new epoch for others had seen more of it");
         self.own.epochs.renew(&self.own.shard, &self.database.context.env, own.epoch).await
     }
 
-    /// Purges what was removed with no record of that left, where this copy did not hear of it; fails where the other
-    /// one is to do so first. False where each misses something: nobody knows more than the other then, and nothing is
-    /// lost on a guess.
-    async fn make_up(&self, mine: &CopyState) -> Result<bool, ShardError> {
+    /// Purges what was removed with no record of that left, where this replica did not hear of it; fails where the
+    /// other one is to do so first. False where each misses something: nobody knows more than the other then, and
+    /// nothing is lost on a guess.
+    async fn make_up(&self, mine: &SyncState) -> Result<bool, ShardError> {
         let (missed, they_miss) = (self.missed_here(mine).await?, self.is_missed_there(mine).await?);
         if they_miss && missed.is_empty() {
             return Err(away("a restored replica holds what was purged since and is to purge it first"));
@@ -346,8 +347,8 @@ impl Pull<'_> {
         Ok(!they_miss)
     }
 
-    /// What was removed, with no record of that left, and this copy may hold.
-    async fn missed_here(&self, mine: &CopyState) -> Result<Vec<Removed>, ShardError> {
+    /// What was removed, with no record of that left, and this replica may hold.
+    async fn missed_here(&self, mine: &SyncState) -> Result<Vec<Removed>, ShardError> {
         let (mut missed, theirs) = (Vec::new(), &self.theirs);
         // One that was empty when it was opened has everything from the others, who had heard of all purges.
         if self.own.epochs.opened_at() == 0 || mine.total.documents() == 0 {
@@ -369,9 +370,9 @@ impl Pull<'_> {
         Ok(missed)
     }
 
-    /// Whether the other copy may hold what was removed with no record of that left, by this one or by others that this
-    /// one has heard of.
-    async fn is_missed_there(&self, mine: &CopyState) -> Result<bool, ShardError> {
+    /// Whether the other replica may hold what was removed with no record of that left, by this one or by others that
+    /// this one has heard of.
+    async fn is_missed_there(&self, mine: &SyncState) -> Result<bool, ShardError> {
         let theirs = &self.theirs;
         if theirs.documents == 0 {
             return Ok(false);
@@ -395,15 +396,15 @@ impl Pull<'_> {
         Ok(false)
     }
 
-    /// Whether the copy of a third node did not hear of what the other one removed with no record of that left: neither
-    /// of those two knows more than the other then.
+    /// Whether the replica of a third node did not hear of what the other one removed with no record of that left:
+    /// neither of those two knows more than the other then.
     async fn is_missed_by(&self, node: &Arc<str>) -> Result<bool, ShardError> {
         let (shard, floor) = (self.theirs.replica_position.shard, self.theirs.purge_floor);
         let context = &self.database.context;
         if floor == 0 || context.is_gone(node) || !self.database.replicas().nodes_of(self.range).contains(node) {
             return Ok(false);
         }
-        let third = RemoteCopy::new(&self.database.target, self.range, node).in_background();
+        let third = RemoteReplica::new(&self.database.target, self.range, node).in_background();
         Ok(!third.ask(TakenInOf(self.remote.node().to_string())).await?.has_heard(shard, floor))
     }
 
@@ -471,8 +472,8 @@ impl Pull<'_> {
         }
     }
 
-    /// Applies the documents that changed since the other copy was read last; those that differ, where it is not known
-    /// when that was. A copy without any of its own applies all.
+    /// Applies the documents that changed since the other replica was read last; those that differ, where it is not
+    /// known when that was. A replica without any of its own applies all.
     async fn pull_documents(&mut self, documents: u64, purges: u64) -> Result<(), ShardError> {
         let since = match self.is_known() {
             true => self.known.from,
@@ -484,7 +485,7 @@ impl Pull<'_> {
         }
     }
 
-    /// The position of the other copy up to which what it has was applied.
+    /// The position of the other replica up to which what it has was applied.
     async fn position_there(&self) -> Result<u64, ShardError> {
         let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
         let end = self.database.map().range(self.range).end;
@@ -507,9 +508,9 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Applies the documents in which the other copy differs.
+    /// Applies the documents in which the other replica differs.
     async fn narrow(&mut self) -> Result<(), ShardError> {
-        sometimes("cluster: copies differed and were narrowed down");
+        sometimes("cluster: replicas differed and were narrowed down");
         let mut open: Vec<IdRange> = vec![ALL];
         while !open.is_empty() {
             let asked = open.split_off(open.len().saturating_sub(limits::SPLITS_PER_CALL));
@@ -535,7 +536,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// By how many documents this copy has fewer in a part of the other; `None`: it holds the same there.
+    /// By how many documents this replica has fewer in a part of the other; `None`: it holds the same there.
     async fn lacks(&self, part: &Part) -> Result<Option<u64>, ShardError> {
         let mine = self.own.shard.summary(part.start.clone(), part.end.clone()).await?;
         let (digest, documents) = (part.summary.digest, part.summary.documents());
@@ -578,7 +579,7 @@ impl Pull<'_> {
         self.pull_leaves(missing.into()).await
     }
 
-    /// Whether a page of the other copy is read from its end. Two copies are often read at once: they meet in the
+    /// Whether a page of the other replica is read from its end. Two replicas are often read at once: they meet in the
     /// middle, for what one pull brought the other does not ask for.
     fn begins_at_end(&self) -> bool {
         let nodes = self.database.replicas().nodes_of(self.range);
@@ -594,7 +595,7 @@ impl Pull<'_> {
             let (budgets, is_large) = (&self.database.context.budgets, bytes > usual);
             let most = if is_large { 1 } else { fewer("pull: one document at a time", limits::DOCS_PER_PULL) };
             let asked: Vec<(DocId, Want)> = missing.iter().take(most).cloned().collect();
-            // Copies on two nodes are often read at once: a large document comes from one of them.
+            // Replicas on two nodes are often read at once: a large document comes from one of them.
             let _alone = if is_large { Some(budgets.large_of(self.own.shard.id().0).lock().await) } else { None };
             let _held = budgets.pulled.take(bytes.saturating_mul(limits::PULL_MEMORY_FACTOR)).await;
             // Another pull may have brought them meanwhile.
@@ -617,7 +618,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Of how many of the first documents this copy has all leaves by now.
+    /// Of how many of the first documents this replica has all leaves by now.
     async fn had(&self, wants: &[(DocId, Want)]) -> Result<usize, ShardError> {
         let trees = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
         let has = |((_, want), fetched): &(&(DocId, Want), Option<Fetched>)| match (want, fetched) {
@@ -650,7 +651,7 @@ impl Pull<'_> {
                 _ => true,
             });
         }
-        let origin = Origin::Copy { rounds: self.rounds, heard: self.heard };
+        let origin = Origin::Replica { rounds: self.rounds, heard: self.heard };
         let count = edits.len();
         let (is_unfilled, unread) = (self.is_unfilled(), self.is_unread().then(|| edits.clone()));
         let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, origin).await?;
@@ -660,10 +661,10 @@ impl Pull<'_> {
             merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, numbers).await?;
         }
         // One that leaves purges nothing any more: what was purged here goes with it. To one that is not filled nobody
-        // listens: the other copy hears of its purges, and does them, once it is.
+        // listens: the other replica hears of its purges, and does them, once it is.
         match merged == count || self.leaves() || is_unfilled {
             true => Ok(()),
-            false => Err(away("the other copy holds what was purged here and is to purge it first")),
+            false => Err(away("the other replica holds what was purged here and is to purge it first")),
         }
     }
 
@@ -671,15 +672,15 @@ impl Pull<'_> {
         self.database.context.status.rebuilds.is_filling(self.own.shard.id().0)
     }
 
-    /// Whether the other copy does not read this one, so that it hears of no purge from here: it is not filled yet, or
-    /// on its way.
+    /// Whether the other replica does not read this one, so that it hears of no purge from here: it is not filled yet,
+    /// or on its way.
     fn is_unread(&self) -> bool {
         let (layout, node) = (self.database.layout(), &self.database.context.node);
         let arrives = |moved: &Move| !moved.leaving && moved.to.as_deref() == Some(&**node);
         self.is_unfilled() || layout.placed.move_of(self.range).is_some_and(arrives)
     }
 
-    /// Whether the place of the other copy was taken by another one.
+    /// Whether the place of the other replica was taken by another one.
     fn leaves(&self) -> bool {
         let layout = self.database.layout();
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());

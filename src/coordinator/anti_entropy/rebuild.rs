@@ -31,20 +31,20 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{CopyStatus, Soundness};
+use crate::coordinator::replica::message::{Soundness, StatusReport};
 use crate::coordinator::replica::node_calls::CatalogueCall;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::replica_status::ReplicaCounts;
 use crate::coordinator::topology::peers::Urgency;
 use crate::coordinator::topology::quorum::shared_with_every_majority;
 use crate::coordinator::topology::record::{self, MapRecord};
 use crate::limits;
 use crate::observe::workers::Worker;
-use crate::shard::{self, ShardCopy, ShardError, ShardId};
+use crate::shard::{self, ShardError, ShardId, ShardReplica};
 use crate::storage::{ShardEngine, StorageError, WriteView};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
-/// What is stored of a copy that is being rebuilt.
+/// What is stored of a replica that is being rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
     name: String,
@@ -70,12 +70,12 @@ impl From<ShardError> for Waits {
     }
 }
 
-/// The copies of this node that are being rebuilt, as it is stored.
+/// The replicas of this node that are being rebuilt, as it is stored.
 async fn stored_marks(context: &Context) -> Result<Vec<Mark>, ShardError> {
     let rows = context.rows(&record::rebuild_prefix()).await?;
     let read = |(_, value): (Vec<u8>, Vec<u8>)| {
         serde_json::from_slice(&value)
-            .map_err(|why| StorageError::Corrupt(format!("the mark of a copy that is being rebuilt: {why}")))
+            .map_err(|why| StorageError::Corrupt(format!("the mark of a replica that is being rebuilt: {why}")))
     };
     Ok(rows.into_iter().map(read).collect::<Result<_, _>>()?)
 }
@@ -104,7 +104,7 @@ pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>, wor
 }
 
 impl Coordinator {
-    /// Looks which copies were being rebuilt when the node stopped. To be called before any copy is opened.
+    /// Looks which replicas were being rebuilt when the node stopped. To be called before any replica is opened.
     pub(in crate::coordinator) async fn load_rebuilds(&self) -> Result<(), ShardError> {
         for mark in stored_marks(self.context()).await? {
             self.context().status.rebuilds.begin(mark.fresh, mark.damaged);
@@ -126,7 +126,7 @@ impl Coordinator {
         damaged.len() as u64
     }
 
-    /// Goes on with copies that are being rebuilt, and begins with those that are damaged. Answers why some wait.
+    /// Goes on with replicas that are being rebuilt, and begins with those that are damaged. Answers why some wait.
     pub(in crate::coordinator) async fn rebuild_all(&self) -> Vec<String> {
         if mutated(Mutation::DamageStays) {
             return Vec::new();
@@ -136,7 +136,7 @@ impl Coordinator {
         waiting
     }
 
-    /// As [`Coordinator::rebuild_all`], up to where the copies count again.
+    /// As [`Coordinator::rebuild_all`], up to where the replicas count again.
     pub(in crate::coordinator) async fn rebuild_begun(&self) -> Vec<String> {
         let mut waiting = Vec::new();
         for (shard, why) in self.storage().damaged_shards() {
@@ -149,7 +149,7 @@ impl Coordinator {
         match stored_marks(self.context()).await {
             Ok(marks) => marks.into_iter().for_each(|mark| by_file.entry(mark.damaged).or_default().push(mark)),
             Err(error) => {
-                tracing::warn!(%error, "copies are not rebuilt yet");
+                tracing::warn!(%error, "replicas are not rebuilt yet");
                 waiting.push(error.to_string());
             }
         }
@@ -160,7 +160,7 @@ impl Coordinator {
                     range = marks[0].range,
                     shard,
                     why,
-                    "a copy is not filled yet"
+                    "a replica is not filled yet"
                 );
                 waiting.push(format!("{}, range {}: {why}", marks[0].name, marks[0].range));
             }
@@ -168,7 +168,7 @@ impl Coordinator {
         waiting
     }
 
-    /// The range whose copy here has that shard.
+    /// The range whose replica here has that shard.
     fn range_of_shard(&self, shard: u64) -> Option<(Arc<Database>, usize)> {
         self.all_known().into_iter().find_map(|(name, known)| {
             let range = known.placed().shards.iter().position(|held| *held == shard)?;
@@ -190,20 +190,20 @@ impl Coordinator {
                 .await?);
         }
         if layout.is_alone(range) {
-            context.status.rebuilds.tell(damaged, "there is no other copy of its range");
+            context.status.rebuilds.tell(damaged, "there is no other replica of its range");
             return Ok(());
         }
         database.replica_rebuild().check_others(&layout, range).await?;
         let fresh = database.replica_rebuild().fresh_shards(1).await?;
         let mark = database.replica_rebuild().mark(range, (damaged, fresh[0]), why);
         database.replica_rebuild().put_unfilled((range, damaged), vec![mark], None).await?;
-        tracing::warn!(database = database.name, range, why, "a copy with a damaged store file is rebuilt");
+        tracing::warn!(database = database.name, range, why, "a replica with a damaged store file is rebuilt");
         Ok(())
     }
 
-    /// Fills the copies that take the place of one, applies what is left of that, and puts its file away.
+    /// Fills the replicas that take the place of one, applies what is left of that, and puts its file away.
     async fn rebuild(&self, marks: &[Mark]) -> Result<(), Waits> {
-        // Invariant: they are of one copy.
+        // Invariant: they are of one replica.
         let first = marks.first().expect("a mark");
         let database = self.database(&first.name).ok().filter(|database| database.instance() == first.instance);
         let there: Vec<&Mark> = marks.iter().filter(|mark| mark.is_held(database.as_ref())).collect();
@@ -234,7 +234,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Has the nodes that are there know that copies here may lack something, before they count again.
+    /// Has the nodes that are there know that replicas here may lack something, before they count again.
     async fn step_back(&self, marks: &[&Mark]) -> Result<(), Waits> {
         let context = self.context();
         if marks.is_empty() {
@@ -247,13 +247,13 @@ impl Coordinator {
         let mut answers = context.tell_all(&up, &state, Urgency::Foreground);
         while let Some((node, answer)) = answers.recv().await {
             if let (Err(error), true) = (answer, context.peers.is_up(&node)) {
-                return Err(Waits(format!("{node} was not told of a copy that counts again: {error:?}")));
+                return Err(Waits(format!("{node} was not told of a replica that counts again: {error:?}")));
             }
         }
         Ok(())
     }
 
-    /// Puts a damaged file away; the copies in its place count from then on.
+    /// Puts a damaged file away; the replicas in its place count from then on.
     async fn end_rebuild(
         &self,
         database: Option<&Arc<Database>>,
@@ -288,13 +288,13 @@ impl Coordinator {
         let Recovered { taken, lost, told } = recovered.cloned().unwrap_or_default();
         context.storage.damage().note_replaced(lost);
         let Mark { name, range, .. } = &marks[0];
-        tracing::warn!(database = name, range, quarantined, taken, lost, ?told, "a copy was rebuilt");
-        sometimes("cluster: a damaged copy was rebuilt");
+        tracing::warn!(database = name, range, quarantined, taken, lost, ?told, "a replica was rebuilt");
+        sometimes("cluster: a damaged replica was rebuilt");
         self.drop_shards_later();
         Ok(())
     }
 
-    /// Applies what was written while copies were filled that count again; answers why some wait.
+    /// Applies what was written while replicas were filled that count again; answers why some wait.
     pub(in crate::coordinator) async fn rebuild_late(&self) -> Vec<String> {
         let (context, mut waiting) = (self.context(), Vec::new());
         let late: Vec<(u64, (String, usize))> =
@@ -311,7 +311,7 @@ impl Coordinator {
                     self.tell_state();
                 }
                 Err(error) => {
-                    tracing::info!(database = name, range, %error, "a copy that was rebuilt is not in sync yet");
+                    tracing::info!(database = name, range, %error, "a replica that was rebuilt is not in sync yet");
                     waiting.push(format!("{name}, range {range}: {error}"));
                 }
             }
@@ -326,7 +326,7 @@ impl Mark {
         view.put(record::rebuild_key(self.fresh), serde_json::to_vec(self).expect("a mark serializes"));
     }
 
-    /// Whether the copy that is to be filled is the one of its range.
+    /// Whether the replica that is to be filled is the one of its range.
     fn is_held(&self, database: Option<&Arc<Database>>) -> bool {
         database.is_some_and(|database| database.layout().placed.shard(self.range as usize) == Some(self.fresh))
     }
@@ -337,14 +337,14 @@ fn told(marks: &[Mark], recovered: Option<&Recovered>, now_s: u64) -> String {
     let mut text = format!("A damaged store file, put away at {now_s} s after 1970.\n");
     for Mark { name, range, damaged, fresh, why, .. } in marks {
         text.push_str(&format!(
-            "Database {name:?}, range {range}, shard {damaged}; shard {fresh} was made from the other copies.\n\
+            "Database {name:?}, range {range}, shard {damaged}; shard {fresh} was made from the other replicas.\n\
              Found: {why}\n"
         ));
     }
     match recovered {
-        None => text.push_str("The database or the copy is gone: nothing was taken out of the file.\n"),
+        None => text.push_str("The database or the replica is gone: nothing was taken out of the file.\n"),
         Some(Recovered { taken, lost, told }) => {
-            text.push_str(&format!("Revisions that were here only and are in the new copy: {taken}\n"));
+            text.push_str(&format!("Revisions that were here only and are in the new replica: {taken}\n"));
             text.push_str(&format!("What could not be taken out of it: {lost}\n"));
             told.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
         }
@@ -353,7 +353,7 @@ fn told(marks: &[Mark], recovered: Option<&Recovered>, now_s: u64) -> String {
 }
 
 impl ReplicaRebuild<'_> {
-    /// The nodes of the other copies of a range.
+    /// The nodes of the other replicas of a range.
     pub(in crate::coordinator) fn others_of(self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
         let nodes = layout.placed.nodes(range, &self.context.node);
         nodes.iter().filter(|node| **node != self.context.node).cloned().collect()
@@ -400,8 +400,8 @@ impl ReplicaRebuild<'_> {
                 view.put(record::drop_key(now), Vec::new());
             }
             // Writes that are queued behind this find it.
-            if let Some(copy) = layout.cell(range).get() {
-                copy.shard.quarantine();
+            if let Some(replica) = layout.cell(range).get() {
+                replica.shard.quarantine();
             }
             // Before anybody sees the new shards.
             view.after_commit(move || {
@@ -422,7 +422,7 @@ impl ReplicaRebuild<'_> {
         self.context.env.spawn(async move { context.drop_shards().await });
     }
 
-    /// Whether this node's copy of a range is being rebuilt, or is to be.
+    /// Whether this node's replica of a range is being rebuilt, or is to be.
     pub(in crate::coordinator) fn is_unsound(self, range: usize) -> bool {
         let (layout, context) = (self.layout(), &self.context);
         let is_unsound =
@@ -430,7 +430,7 @@ impl ReplicaRebuild<'_> {
         !layout.is_alone(range) && layout.placed.shard(range).is_some_and(is_unsound)
     }
 
-    /// Goes over to a map that splits a range of which the copy here is not filled yet, or damaged and to be rebuilt
+    /// Goes over to a map that splits a range of which the replica here is not filled yet, or damaged and to be rebuilt
     /// at this moment: the halves are to be filled. `last` is the map that the other nodes have gone over to.
     pub(in crate::coordinator) async fn divide_unfilled(
         self,
@@ -446,7 +446,7 @@ impl ReplicaRebuild<'_> {
             Some(mark) => mark,
             None => {
                 let found = self.context.storage.damaged_shards().remove(&now);
-                let why = found.ok_or_else(|| ShardError::NotExecuted("the copy is damaged".to_owned()))?;
+                let why = found.ok_or_else(|| ShardError::NotExecuted("the replica is damaged".to_owned()))?;
                 let first = numbers - 2 * layout.placed.splits.len();
                 for half in parts_of(range, first, &last.splits) {
                     let nodes = last.by_range.as_ref().map_or(&[][..], |by_range| &by_range[half]);
@@ -460,12 +460,12 @@ impl ReplicaRebuild<'_> {
         let half = |(half, fresh)| Mark { range: (numbers + half) as u32, fresh, ..whole.clone() };
         let marks = halves.map(half).collect();
         self.put_unfilled((range, now), marks, Some(split)).await?;
-        tracing::warn!(database = self.name, range, "a range was split before its copy here was rebuilt");
+        tracing::warn!(database = self.name, range, "a range was split before its replica here was rebuilt");
         Ok(())
     }
 
-    /// Gives a range its damaged shard back, where another copy is not whole by now without which the new one cannot be
-    /// filled.
+    /// Gives a range its damaged shard back, where another replica is not whole by now without which the new one cannot
+    /// be filled.
     async fn give_back(self, mark: &Mark, why: Waits) -> Result<(), Waits> {
         let (layout, range) = (self.layout(), mark.range as usize);
         let mut unsound = None;
@@ -487,14 +487,14 @@ impl ReplicaRebuild<'_> {
             Ok(())
         })
         .await?;
-        // Only now nobody takes it for the copy any more.
+        // Only now nobody takes it for the replica any more.
         self.context.status.rebuilds.end(fresh);
         own.iter().for_each(|own| own.shard.leave());
         self.drop_shards_later();
-        Err(Waits(format!("the copy of {node} is not whole either: the damaged one is back in its place")))
+        Err(Waits(format!("the replica of {node} is not whole either: the damaged one is back in its place")))
     }
 
-    /// Applies once more what the copies on the nodes that are there have, as far as they can be read.
+    /// Applies once more what the replicas on the nodes that are there have, as far as they can be read.
     async fn pull_once_more(self, range: usize) -> Result<(), ShardError> {
         for node in self.others_of(&self.layout(), range) {
             match self.pulls().pull_readable(range, &node).await {
@@ -505,31 +505,31 @@ impl ReplicaRebuild<'_> {
         Ok(())
     }
 
-    /// Fails unless every other copy of a range is there, in sync, and whole, and none is on its way.
+    /// Fails unless every other replica of a range is there, in sync, and whole, and none is on its way.
     async fn check_others(self, layout: &Layout, range: usize) -> Result<(), Waits> {
         let is_counted = layout.placed.nodes(range, &self.context.node).contains(&self.context.node);
         if !is_counted || !layout.map.is_live(range) || layout.placed.move_of(range).is_some() {
-            return Err(Waits("a copy of the range is on its way".to_owned()));
+            return Err(Waits("a replica of the range is on its way".to_owned()));
         }
         self.check_whole(range, self.others_of(layout, range)).await
     }
 
-    /// Fails unless the copies of a range on other nodes are there, in sync, and whole.
+    /// Fails unless the replicas of a range on other nodes are there, in sync, and whole.
     async fn check_whole(self, range: usize, nodes: Vec<Arc<str>>) -> Result<(), Waits> {
         for node in nodes.into_iter().filter(|node| *node != self.context.node) {
             if self.context.rank(&node) != Some(0) {
                 return Err(Waits(format!("{node} is away or not in sync")));
             }
-            let status = RemoteCopy::new(&self.target, range, &node).in_background().ask(Status).await;
+            let status = RemoteReplica::new(&self.target, range, &node).in_background().ask(Status).await;
             let soundness = status.map_err(|error| Waits(format!("{node} does not say how it stands: {error}")))?;
             if soundness.soundness != Some(Soundness::Whole) {
-                return Err(Waits(format!("the copy of {node} is not whole either")));
+                return Err(Waits(format!("the replica of {node} is not whole either")));
             }
         }
         Ok(())
     }
 
-    /// Fills this node's copies that take the place of one, and applies what is left of that.
+    /// Fills this node's replicas that take the place of one, and applies what is left of that.
     async fn rebuild_all(self, marks: &[&Mark]) -> Result<Recovered, Waits> {
         let mut all = Recovered::default();
         for mark in marks {
@@ -544,12 +544,12 @@ impl ReplicaRebuild<'_> {
 
     async fn rebuild(self, range: usize, before: ShardId) -> Result<Recovered, Waits> {
         self.pull_from_others(range).await?;
-        let own = self.replicas().own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
-        let remains = ShardCopy::of_remains(&self.context.storage, before).in_background();
+        let own = self.replicas().own_replica_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+        let remains = ShardReplica::of_remains(&self.context.storage, before).in_background();
         Ok(self.recover(range, &remains, &own).await?)
     }
 
-    /// Applies what so many other copies have that everything that a majority holds is among it.
+    /// Applies what so many other replicas have that everything that a majority holds is among it.
     async fn pull_from_others(self, range: usize) -> Result<(), Waits> {
         let layout = self.layout();
         let (mut there, mut whole, mut failed) = (0, 0, String::new());
@@ -559,43 +559,43 @@ impl ReplicaRebuild<'_> {
         others.sort_by_key(|node| self.context.rank(node).unwrap_or(u8::MAX));
         for node in others.iter().filter(|node| !self.context.is_gone(node)) {
             there += 1;
-            match self.pulls().pull_copy(range, node).await {
+            match self.pulls().pull_replica(range, node).await {
                 Ok(()) => whole += 1,
                 Err(error) => failed = format!("{node}: {error}"),
             }
         }
         // Where fewer are left nothing more is to be had, and where none is left only what the damaged file tells.
-        let needed = shared_with_every_majority(layout.placed.copies(range) as u32).min(there);
+        let needed = shared_with_every_majority(layout.placed.replicas(range) as u32).min(there);
         match whole >= needed {
             true => Ok(()),
-            false => Err(Waits(format!("{whole} of {needed} copies are here; {failed}"))),
+            false => Err(Waits(format!("{whole} of {needed} replicas are here; {failed}"))),
         }
     }
 
-    /// What this node's copy of a range says of itself to a node: also where it is damaged, or not filled yet, so that
-    /// the other one goes on without.
+    /// What this node's replica of a range says of itself to a node: also where it is damaged, or not filled yet, so
+    /// that the other one goes on without.
     pub(in crate::coordinator) async fn told_status(
         self,
         layout: &Layout,
         range: usize,
         node: &str,
-    ) -> Result<CopyStatus, ShardError> {
+    ) -> Result<StatusReport, ShardError> {
         let shard = layout.placed.shard(range).unwrap_or_default();
         if self.context.status.rebuilds.is_filling(shard) {
-            return Ok(CopyStatus::unusable());
+            return Ok(StatusReport::unusable());
         }
         let status = async {
-            let held = self.replicas().own_copy_by(layout, range).await?;
-            let copy = held.ok_or_else(|| ShardError::NotExecuted("this node holds no copy".to_owned()))?;
-            compare::status(&copy.in_background(), node).await
+            let held = self.replicas().own_replica_by(layout, range).await?;
+            let replica = held.ok_or_else(|| ShardError::NotExecuted("this node holds no replica".to_owned()))?;
+            compare::status(&replica.in_background(), node).await
         };
         let soundness = || match self.context.storage.damaged_shards().contains_key(&shard) {
             true => Soundness::Damaged,
             false => Soundness::Whole,
         };
         match status.await {
-            Err(error) if error.is_damage_here() => Ok(CopyStatus::unusable()),
-            status => Ok(CopyStatus { soundness: Some(soundness()), ..status? }),
+            Err(error) if error.is_damage_here() => Ok(StatusReport::unusable()),
+            status => Ok(StatusReport { soundness: Some(soundness()), ..status? }),
         }
     }
 }

@@ -19,20 +19,20 @@ use crate::coordinator::replica::blob_stream::{self, blobs_of};
 use crate::coordinator::replica::calls::Status;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::SyncPoint;
-use crate::coordinator::replica::range_copy::{ORIGIN, OwnCopy, RangeCopy};
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::{ORIGIN, OwnReplica, RangeReplica};
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Edit, Fetched, ShardCopy, ShardError, Want};
+use crate::shard::{Edit, Fetched, ShardError, ShardReplica, Want};
 
 /// What came of a recover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::coordinator) struct Recovered {
-    /// Revisions that the other copies lacked.
+    /// Revisions that the other replicas lacked.
     pub taken: u64,
     /// What could not be read, or was not to be taken.
     pub lost: u64,
@@ -41,7 +41,7 @@ pub(in crate::coordinator) struct Recovered {
 }
 
 impl Recovered {
-    /// Adds what came of another half of the same copy.
+    /// Adds what came of another half of the same replica.
     pub fn add(&mut self, other: Recovered) {
         self.taken += other.taken;
         self.lost += other.lost;
@@ -72,21 +72,21 @@ impl Recovered {
 struct Salvaging<'a> {
     database: &'a Arc<Database>,
     range: usize,
-    /// What is read now, and the damaged copy in both ways of reading it.
-    from: &'a ShardCopy,
-    both: &'a [ShardCopy; 2],
-    own: &'a OwnCopy,
+    /// What is read now, and the damaged replica in both ways of reading it.
+    from: &'a ShardReplica,
+    both: &'a [ShardReplica; 2],
+    own: &'a OwnReplica,
     done: Recovered,
 }
 
 impl ReplicaRebuild<'_> {
-    /// Brings what can be read of a damaged copy of a range into the one that takes its place, which has applied the
+    /// Brings what can be read of a damaged replica of a range into the one that takes its place, which has applied the
     /// others.
     pub(in crate::coordinator) async fn recover(
         self,
         range: usize,
-        from: &ShardCopy,
-        own: &OwnCopy,
+        from: &ShardReplica,
+        own: &OwnReplica,
     ) -> Result<Recovered, ShardError> {
         let both = [from.clone(), from.unflushed()];
         let done = Recovered::default();
@@ -112,13 +112,13 @@ impl ReplicaRebuild<'_> {
 }
 
 impl Salvaging<'_> {
-    /// Whether a document belongs to the range: the damaged copy may be one of a range that was split since.
+    /// Whether a document belongs to the range: the damaged replica may be one of a range that was split since.
     fn is_ours(&self, id: &DocId) -> bool {
         let map = self.database.map();
         map.range(self.range).contains(map.hash(id))
     }
 
-    /// The number by which others know the damaged copy.
+    /// The number by which others know the damaged replica.
     async fn origin(&self) -> Result<u64, ShardError> {
         for from in self.both {
             match from.meta_get(ORIGIN).await {
@@ -132,7 +132,7 @@ impl Salvaging<'_> {
         Ok(self.from.id().0)
     }
 
-    /// Purges that some other copy has not applied.
+    /// Purges that some other replica has not applied.
     async fn purges(&mut self) -> Result<(), ShardError> {
         let (mut since, origin) = (u64::MAX, self.origin().await?);
         let nodes = self.database.replica_rebuild().others_of(&self.database.layout(), self.range);
@@ -145,8 +145,8 @@ impl Salvaging<'_> {
                     taken => known = known.max(Some(taken?)),
                 }
             }
-            // What it has applied since this copy last read it is known to itself only.
-            let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
+            // What it has applied since this replica last read it is known to itself only.
+            let remote = RemoteReplica::new(&self.database.target, self.range, &node).in_background();
             let taken = remote.ask(Status).await?.taken.filter(|taken| taken.from_shard == origin);
             let known = known.max(taken.map(|taken| taken.purges));
             let Some(known) = known else {
@@ -177,13 +177,13 @@ impl Salvaging<'_> {
         }
     }
 
-    /// Whether the damaged copy had heard of all purges that the others have no record of.
+    /// Whether the damaged replica had heard of all purges that the others have no record of.
     async fn had_heard(&self) -> Result<bool, ShardError> {
         for node in self.database.replica_rebuild().others_of(&self.database.layout(), self.range) {
             if self.database.context.is_gone(&node) {
                 continue;
             }
-            let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
+            let remote = RemoteReplica::new(&self.database.target, self.range, &node).in_background();
             let status = remote.ask(Status).await?;
             if status.purge_floor == 0 {
                 continue;
@@ -205,7 +205,7 @@ impl Salvaging<'_> {
         Ok(true)
     }
 
-    /// The sequence up to which some other copy has applied the damaged one; 0 where nothing was ever collected,
+    /// The sequence up to which some other replica has applied the damaged one; 0 where nothing was ever collected,
     /// `None` where nobody knows.
     async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
         if self.own.shard.state().await?.rounds == 0 {
@@ -216,7 +216,8 @@ impl Salvaging<'_> {
             if self.database.context.is_gone(&node) {
                 continue;
             }
-            let status = RemoteCopy::new(&self.database.target, self.range, &node).in_background().ask(Status).await?;
+            let status =
+                RemoteReplica::new(&self.database.target, self.range, &node).in_background().ask(Status).await?;
             let point = status.taken.filter(|point| point.from_shard == origin);
             upto = upto.max(point.map(|point| point.from));
         }
@@ -258,7 +259,7 @@ impl Salvaging<'_> {
                     Err(error) if error.is_damage_here() => {
                         let mine = self.own.shard.fetch(vec![(id.clone(), Want::Tree)]).await?;
                         let others =
-                            if mine.iter().any(Option::is_some) { "another copy has it" } else { "nobody has it" };
+                            if mine.iter().any(Option::is_some) { "another replica has it" } else { "nobody has it" };
                         self.done.lose(format!("document {id}: {others}"));
                     }
                     fetched => drop(fetched?),
@@ -300,7 +301,7 @@ impl Salvaging<'_> {
         Ok(out)
     }
 
-    /// Applies a leaf that no other copy has, unless it was purged there.
+    /// Applies a leaf that no other replica has, unless it was purged there.
     async fn leaf(&mut self, id: &DocId, rev: &Revision) -> Result<(), ShardError> {
         let lost = || format!("document {id}, revision {rev}");
         let want = Want::Revisions { revs: vec![rev.clone()], latest: false };
@@ -318,9 +319,9 @@ impl Salvaging<'_> {
                 None => return Ok(()),
             }
         }
-        let source = RemoteCopy::new(&self.database.target, self.range, &self.database.context.node);
+        let source = RemoteReplica::new(&self.database.target, self.range, &self.database.context.node);
         let merged =
-            repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, Origin::Anew).await?;
+            repair::merge_missing(&RangeReplica::Own(self.own.clone()), edits.to_vec(), &source, Origin::Anew).await?;
         self.done.taken += merged as u64;
         drop(holds);
         Ok(())

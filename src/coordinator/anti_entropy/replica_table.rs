@@ -10,8 +10,8 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::anti_entropy::{Pulls, RepairOperations};
 use crate::coordinator::replica::calls::Status;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{CopyStatus, Soundness};
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::message::{Soundness, StatusReport};
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::limits;
 use crate::shard::ShardError;
 use crate::world::Instant;
@@ -108,7 +108,7 @@ impl Pulls<'_> {
         let counting = layout.primaries(range, &self.context.node).len();
         let nodes = layout.writers(range, &self.context.node);
         let told = join_all(nodes.iter().map(|node| self.told_by(layout, range, node, begun))).await;
-        let row = |(at, (node, told)): (usize, (&Arc<str>, Result<CopyStatus, ShardError>))| {
+        let row = |(at, (node, told)): (usize, (&Arc<str>, Result<StatusReport, ShardError>))| {
             let state = self.state_of(node, told.as_ref().ok(), at >= counting);
             let is_told = !matches!(state, ReplicaState::Away | ReplicaState::Silent | ReplicaState::Rebuilding);
             let (error, holds) = match told {
@@ -128,7 +128,7 @@ impl Pulls<'_> {
     }
 
     /// The state of a replica, not compared with the others yet.
-    fn state_of(self, node: &Arc<str>, told: Option<&CopyStatus>, is_moving: bool) -> ReplicaState {
+    fn state_of(self, node: &Arc<str>, told: Option<&StatusReport>, is_moving: bool) -> ReplicaState {
         let rank = self.context.rank(node);
         match told.map(|status| status.soundness) {
             _ if !self.context.is_there(node) => ReplicaState::Away,
@@ -149,7 +149,7 @@ impl Pulls<'_> {
         range: usize,
         node: &Arc<str>,
         begun: Instant,
-    ) -> Result<CopyStatus, ShardError> {
+    ) -> Result<StatusReport, ShardError> {
         let (env, patience) = (&self.context.env, Duration::from_millis(limits::STATUS_PATIENCE_MS));
         let told = async {
             if *node == self.context.node {
@@ -158,7 +158,7 @@ impl Pulls<'_> {
             if !self.context.is_there(node) {
                 return Err(ShardError::NotExecuted("its node is not in reach".to_owned()));
             }
-            let remote = RemoteCopy::new(&self.target, range, node).by_map(layout.placed.version).in_background();
+            let remote = RemoteReplica::new(&self.target, range, node).by_map(layout.placed.version).in_background();
             remote.ask(Status).await
         };
         let silent = |_| ShardError::NotExecuted(format!("no answer within {patience:?}"));
@@ -167,7 +167,7 @@ impl Pulls<'_> {
 }
 
 impl Holds {
-    fn of(status: &CopyStatus) -> Holds {
+    fn of(status: &StatusReport) -> Holds {
         Holds {
             documents: status.documents,
             position: status.replica_position.position,

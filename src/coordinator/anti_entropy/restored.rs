@@ -21,8 +21,8 @@ use std::sync::Arc;
 use crate::coordinator::anti_entropy::discard::{Revisions, Stale, Testimony, discard_stale, witnesses};
 use crate::coordinator::replica::calls::TakenInOf;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::OwnCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::shard::{DocumentDigest, ShardError};
 
 /// What was removed, with no record of that left.
@@ -30,17 +30,17 @@ use crate::shard::{DocumentDigest, ShardError};
 pub(in crate::coordinator) struct Removed {
     /// The node that has it no more, or had when it was there.
     pub by: Arc<str>,
-    /// The number of the shard of its copy.
+    /// The number of the shard of its replica.
     pub shard: u64,
     /// Its last purge without a record.
     pub floor: u64,
 }
 
-/// Purges the revisions of a copy of this node that no other copy has any more.
+/// Purges the revisions of a replica of this node that no other replica has any more.
 pub(in crate::coordinator) async fn purge_what_all_lack(
     database: &Arc<Database>,
     range: usize,
-    own: &OwnCopy,
+    own: &OwnReplica,
     removed: &Removed,
 ) -> Result<(), ShardError> {
     let others = those_who_know(database, range, removed).await?;
@@ -53,7 +53,7 @@ pub(in crate::coordinator) async fn purge_what_all_lack(
 
 /// Purges without a record: documents that changed last at a position up to `until` are old.
 struct Purged<'a> {
-    own: &'a OwnCopy,
+    own: &'a OwnReplica,
     until: u64,
 }
 
@@ -68,11 +68,12 @@ impl Stale for Purged<'_> {
     }
 }
 
-/// The position of a copy of this node up to which some of the others have read it. Never beyond where it was opened: a
-/// machine restored while it was running gives out positions again, and no other node need have noticed that yet.
+/// The position of a replica of this node up to which some of the others have read it. Never beyond where it was
+/// opened: a machine restored while it was running gives out positions again, and no other node need have noticed that
+/// yet.
 pub(in crate::coordinator) async fn read_by(
-    others: &[RemoteCopy],
-    own: &OwnCopy,
+    others: &[RemoteReplica],
+    own: &OwnReplica,
     node: &str,
 ) -> Result<u64, ShardError> {
     let mut until = 0;
@@ -85,24 +86,24 @@ pub(in crate::coordinator) async fn read_by(
     Ok(until.min(own.epochs.opened_at()))
 }
 
-/// The other copies of a range that do not miss what was removed, and can be read.
+/// The other replicas of a range that do not miss what was removed, and can be read.
 async fn those_who_know(
     database: &Arc<Database>,
     range: usize,
     removed: &Removed,
-) -> Result<Vec<RemoteCopy>, ShardError> {
+) -> Result<Vec<RemoteReplica>, ShardError> {
     let nodes = database.replicas().nodes_of(range).into_iter().filter(|node| *node != database.context.node);
     let waits = "a restored replica waits for all others, to see what was removed since";
     let none = "a restored replica waits for one that knows what was removed since";
-    witnesses((database, range), nodes, (waits, none), |copy| async move {
-        let knows = **copy.node() == *removed.by
-            || copy.ask(TakenInOf(removed.by.to_string())).await?.has_heard(removed.shard, removed.floor);
+    witnesses((database, range), nodes, (waits, none), |replica| async move {
+        let knows = **replica.node() == *removed.by
+            || replica.ask(TakenInOf(removed.by.to_string())).await?.has_heard(removed.shard, removed.floor);
         if !knows {
-            let node = copy.node();
+            let node = replica.node();
             tracing::info!(database = database.name, range, %node, "another replica was restored, too");
             return Ok(Testimony::Missed);
         }
-        Ok(Testimony::Knows(copy))
+        Ok(Testimony::Knows(replica))
     })
     .await
 }

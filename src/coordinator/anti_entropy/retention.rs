@@ -10,7 +10,7 @@ use crate::coordinator::anti_entropy::TombstoneCollection;
 use crate::coordinator::replica::calls::{Collectable, CollectableOf, Expects};
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::is_of_later_build;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::limits;
 use crate::shard::{ShardError, Tombstone, WrittenDown};
@@ -33,7 +33,7 @@ pub struct Retention {
 /// What holds back the collection of a range: a word for it, and the node that it is about.
 pub type Hindrance = (&'static str, Option<String>);
 
-/// The word for tombstones that some copy has not had for long enough.
+/// The word for tombstones that some replica has not had for long enough.
 const NOT_OLD_ENOUGH: &str = "not_old_enough";
 
 /// Of one range.
@@ -45,7 +45,7 @@ struct Outlook {
 }
 
 impl TombstoneCollection<'_> {
-    /// See the module head. A dry run has one copy of each range look for the tombstones of the next round.
+    /// See the module head. A dry run has one replica of each range look for the tombstones of the next round.
     pub async fn retention(self, dry_run: bool) -> Result<Retention, ReadError> {
         let (age, setting) = (self.tombstone_age(), self.known.auto_purge());
         let tombstones = self.info().await?.doc_del_count;
@@ -77,8 +77,8 @@ impl TombstoneCollection<'_> {
         Ok(out)
     }
 
-    /// By the rules of `tombstone_collection.rs`: all copies are in reach and in sync, none moves, and all have had the
-    /// tombstones for long enough.
+    /// By the rules of `tombstone_collection.rs`: all replicas are in reach and in sync, none moves, and all have had
+    /// the tombstones for long enough.
     async fn outlook(self, layout: &Layout, range: usize, list: bool) -> Result<Outlook, ShardError> {
         let nodes = layout.primaries(range, &self.context.node);
         let mut held = self.hindrances(layout, range);
@@ -127,9 +127,9 @@ impl TombstoneCollection<'_> {
         node: &Arc<str>,
         list: bool,
     ) -> Result<Collectable, ShardError> {
-        match self.replicas().copy_on(layout, range, node).await? {
-            RangeCopy::Own(own) => self.collectable(&own, list).await,
-            RangeCopy::Remote(remote) => remote.ask_collection(CollectableOf(list)).await,
+        match self.replicas().replica_on(layout, range, node).await? {
+            RangeReplica::Own(own) => self.collectable(&own, list).await,
+            RangeReplica::Remote(remote) => remote.ask_collection(CollectableOf(list)).await,
         }
     }
 
@@ -140,9 +140,9 @@ impl TombstoneCollection<'_> {
         node: &Arc<str>,
         tombstones: &[Tombstone],
     ) -> Result<WrittenDown, ShardError> {
-        match self.replicas().copy_on(layout, range, node).await? {
-            RangeCopy::Own(own) => self.expects((range, layout.placed.version), &own, tombstones).await,
-            RangeCopy::Remote(remote) => remote.ask_collection(Expects(tombstones.to_vec())).await,
+        match self.replicas().replica_on(layout, range, node).await? {
+            RangeReplica::Own(own) => self.expects((range, layout.placed.version), &own, tombstones).await,
+            RangeReplica::Remote(remote) => remote.ask_collection(Expects(tombstones.to_vec())).await,
         }
     }
 }

@@ -23,8 +23,8 @@ use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::blob_stream::{self, blobs_of};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::RangeCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::{Origin, merge_missing};
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::Written;
@@ -37,7 +37,7 @@ use crate::document::rev_tree::{RevTree, RevValue as _};
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::observe::workers::Worker;
-use crate::shard::{Edit, RevData, ShardCopy, ShardError, ShardId, Want};
+use crate::shard::{Edit, RevData, ShardError, ShardId, ShardReplica, Want};
 use crate::storage::{Direction, Hold, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, fewer, mutated};
 
@@ -68,7 +68,7 @@ pub(in crate::coordinator) async fn keep_merging_superseded(weak: Weak<Coordinat
                 context.status.superseded.notified().await;
                 pause = limits::SUPERSEDED_PAUSE;
             }
-            // All else is written, and the copies are filled.
+            // All else is written, and the replicas are filled.
             Err(error) if is_damage(&error) && context.status.unfilled().is_empty() => {
                 tracing::error!(?error, "a superseded instance cannot be read: it stays");
                 context.status.superseded.notified().await;
@@ -128,7 +128,7 @@ impl Coordinator {
                 let merged = async {
                     database
                         .superseded_merge()
-                        .merge_superseded(&ShardCopy::open(storage, ShardId(*shard)).await?)
+                        .merge_superseded(&ShardReplica::open(storage, ShardId(*shard)).await?)
                         .await
                 };
                 put_off(merged.await, &mut done)?;
@@ -148,8 +148,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Applies what the copies of a database on the nodes that are there have, once no instance is superseded for it
-    /// but what is `damaged`. `began`: how often the copies here had begun anew before that was looked at.
+    /// Applies what the replicas of a database on the nodes that are there have, once no instance is superseded for it
+    /// but what is `damaged`. `began`: how often the replicas here had begun anew before that was looked at.
     async fn fill(&self, name: &str, began: u64, damaged: &BTreeSet<Vec<u8>>) -> Result<(), ShardError> {
         let context = self.context();
         if let Ok(database) = self.database(name) {
@@ -196,17 +196,17 @@ fn put_off(merged: Result<(), WriteError>, done: &mut Result<(), WriteError>) ->
     }
 }
 
-/// Fails where fewer copies than asked for took something in.
-fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), WriteError> {
+/// Fails where fewer replicas than asked for took something in.
+fn at_quorum(id: &DocId, written: Option<Written>, replicas: u32) -> Result<(), WriteError> {
     match written {
         Some(Written::Quorum) => Ok(()),
-        _ => Err(ShardError::NotExecuted(format!("{id} is on {copies} copies only")).into()),
+        _ => Err(ShardError::NotExecuted(format!("{id} is on {replicas} replicas only")).into()),
     }
 }
 
 impl SupersededMerge<'_> {
-    /// Writes all documents of a copy into this database. Those that cannot be read keep the others from nothing.
-    pub(in crate::coordinator) async fn merge_superseded(self, from: &ShardCopy) -> Result<(), WriteError> {
+    /// Writes all documents of a replica into this database. Those that cannot be read keep the others from nothing.
+    pub(in crate::coordinator) async fn merge_superseded(self, from: &ShardReplica) -> Result<(), WriteError> {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
@@ -231,7 +231,7 @@ impl SupersededMerge<'_> {
     }
 
     /// Writes the documents whose records can be read, where rows of changes cannot.
-    async fn merge_around_damage(self, from: &ShardCopy) -> Result<(), WriteError> {
+    async fn merge_around_damage(self, from: &ShardReplica) -> Result<(), WriteError> {
         let (mut documents, mut done) = (from.recover_documents(), Ok(()));
         while let Some(rows) = documents.next().await? {
             for (_, id) in rows.into_iter().flatten() {
@@ -241,15 +241,15 @@ impl SupersededMerge<'_> {
         done
     }
 
-    async fn merge_superseded_locals(self, from: &ShardCopy) -> Result<(), WriteError> {
+    async fn merge_superseded_locals(self, from: &ShardReplica) -> Result<(), WriteError> {
         let (mut locals, mut done) = (from.recover_locals(), Ok(()));
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 let damaged = || StorageError::Corrupt("a local document cannot be read".to_owned()).into();
                 let merged = match row {
                     Some((id, register)) => {
-                        let (written, copies) = self.locals().merge_local(&id, register).await;
-                        at_quorum(&id, written, copies)
+                        let (written, replicas) = self.locals().merge_local(&id, register).await;
+                        at_quorum(&id, written, replicas)
                     }
                     None => Err(damaged()),
                 };
@@ -260,7 +260,7 @@ impl SupersededMerge<'_> {
     }
 
     /// Merges the leaves of a document: one that cannot be read keeps the others from nothing.
-    async fn merge_superseded_document(self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
+    async fn merge_superseded_document(self, from: &ShardReplica, id: &DocId) -> Result<(), WriteError> {
         let (mut edits, mut bytes, mut done) = (Vec::new(), 0, Ok(()));
         for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
             for (rev, stored) in &fetched.found {
@@ -282,7 +282,12 @@ impl SupersededMerge<'_> {
     }
 
     /// Merges leaves of a document together; each alone where an attachment of one of them cannot be read.
-    async fn merge_superseded_leaves(self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
+    async fn merge_superseded_leaves(
+        self,
+        from: &ShardReplica,
+        id: &DocId,
+        edits: Vec<Edit>,
+    ) -> Result<(), WriteError> {
         let merged = self.merge_superseded_edits(from, id, &edits).await;
         if edits.len() < 2 || !merged.as_ref().is_err_and(is_damage) {
             return merged;
@@ -294,18 +299,18 @@ impl SupersededMerge<'_> {
         done
     }
 
-    /// Merges leaves of a document into all copies that can be reached.
-    async fn merge_superseded_edits(self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
+    /// Merges leaves of a document into all replicas that can be reached.
+    async fn merge_superseded_edits(self, from: &ShardReplica, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
         if edits.is_empty() {
             return Ok(());
         }
         let layout = self.layout();
         let range = layout.map.index_of(id);
         let (_holds, source) = self.merge_superseded_blobs((&layout, range), from, id, edits).await?;
-        let source = RemoteCopy::new(&self.target, range, &source);
-        let merge = |copy: RangeCopy| {
+        let source = RemoteReplica::new(&self.target, range, &source);
+        let merge = |replica: RangeReplica| {
             let (edits, source) = (edits.to_vec(), source.clone());
-            async move { merge_missing(&copy, edits, &source, Origin::Anew).await }
+            async move { merge_missing(&replica, edits, &source, Origin::Anew).await }
         };
         let others = self.writer().on_others((&layout, range), None, merge, |_: &usize| true).await;
         let mut tally = layout.tally(range, None);
@@ -328,17 +333,17 @@ impl SupersededMerge<'_> {
         edit().ok_or_else(|| StorageError::Corrupt(format!("the leaf {rev} of {id} cannot be read")))
     }
 
-    /// Brings the attachments of edits to this node's copy of their range; where it holds none, to another one. Answers
-    /// what keeps them until they are named, and the node that they are on.
+    /// Brings the attachments of edits to this node's replica of their range; where it holds none, to another one.
+    /// Answers what keeps them until they are named, and the node that they are on.
     async fn merge_superseded_blobs(
         self,
         (layout, range): (&Layout, usize),
-        from: &ShardCopy,
+        from: &ShardReplica,
         id: &DocId,
         edits: &[Edit],
     ) -> Result<(Vec<Hold>, Arc<str>), WriteError> {
-        let own = match self.replicas().own_copy_by(layout, range).await {
-            // What is damaged is this node's copy, and not a superseded instance: the others take it in.
+        let own = match self.replicas().own_replica_by(layout, range).await {
+            // What is damaged is this node's replica, and not a superseded instance: the others take it in.
             Err(error) if error.is_damage() => None,
             own => own?,
         };
@@ -353,7 +358,12 @@ impl SupersededMerge<'_> {
         Ok((holds, source))
     }
 
-    async fn upload_blob(self, from: &ShardCopy, id: &DocId, attachment: &Attachment) -> Result<Arc<str>, WriteError> {
+    async fn upload_blob(
+        self,
+        from: &ShardReplica,
+        id: &DocId,
+        attachment: &Attachment,
+    ) -> Result<Arc<str>, WriteError> {
         let mode = match attachment.encoding {
             Encoding::Identity => StageMode::Plain,
             Encoding::Gzip => StageMode::AlreadyGzip,

@@ -56,7 +56,7 @@ impl Coordinator {
         lost.iter().for_each(|lost| context.lose(lost));
         // While this node stood still any of them may have gone and come back.
         for lost in met.keys().filter(|node| stood_still || lost.contains(*node)) {
-            // What it had decided here it may not have brought to the other copies.
+            // What it had decided here it may not have brought to the other replicas.
             context.status.in_doubt.take(lost).iter().for_each(|database| context.lagging(database));
         }
         let new = without(&up, met);
@@ -156,18 +156,19 @@ impl Coordinator {
         }
     }
 
-    /// Compares all copies with those of the nodes that are there and in sync, document by document where they differ.
+    /// Compares all replicas with those of the nodes that are there and in sync, document by document where they
+    /// differ.
     async fn compare_with_all(&self, worker: &Worker) {
         let context = self.context();
         for node in context.others().into_iter().filter(|node| context.rank(node) == Some(0)) {
             if let Err(error) = self.catch_up_with(&node, true).await {
                 worker.failed(&format_args!("comparison with {node}: {error}"));
-                tracing::info!(%node, %error, "copies are not in sync yet");
+                tracing::info!(%node, %error, "replicas are not in sync yet");
             }
         }
     }
 
-    /// Applies what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
+    /// Applies what this node's replicas of a database miss, from all nodes that are there; has the others do so, too.
     async fn sync_database(&self, name: &str, tell: bool, worker: &Worker) {
         let context = self.context();
         let Ok(database) = self.database(name) else { return };
@@ -183,7 +184,7 @@ impl Coordinator {
         let mut counter = Counter::DatabaseSyncs;
         for node in others {
             if let Err(error) = database.pulls().pull_from(&node, false).await {
-                tracing::debug!(database = name, %node, %error, "copies are not in sync yet");
+                tracing::debug!(database = name, %node, %error, "replicas are not in sync yet");
                 worker.failed(&format_args!("{name} from {node}: {error}"));
                 context.pull_soon(name);
                 counter = Counter::DatabaseSyncsFailed;
@@ -264,7 +265,7 @@ pub(in crate::coordinator) async fn learn_maps(weak: Weak<Coordinator>, worker: 
     }
 }
 
-/// When the next look at all databases is due: by the clock alone, for copies may miss something all the time.
+/// When the next look at all databases is due: by the clock alone, for replicas may miss something all the time.
 #[derive(Clone, Copy, Debug)]
 struct Rounds {
     look: Instant,
@@ -277,7 +278,7 @@ impl Rounds {
         Rounds { look, compare: later(look, limits::COMPARE_PERIOD) }
     }
 
-    /// Whether to look at what changed, and to compare all copies too.
+    /// Whether to look at what changed, and to compare all replicas too.
     fn due(self, now: Instant) -> (bool, bool) {
         (now >= self.look, now >= self.look && now >= self.compare)
     }
@@ -302,8 +303,8 @@ fn later(now: Instant, by: Duration) -> Instant {
     Instant(now.0 + by)
 }
 
-/// Until the coordinator goes: databases of which a copy missed something at once, those that changed, and the set of
-/// databases, now and then.
+/// Until the coordinator goes: databases of which a replica missed something at once, those that changed, and the set
+/// of databases, now and then.
 pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>, worker: Arc<Worker>) {
     let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
     let (mut seen, mut rounds) = (0, Rounds::after(env.now()));
@@ -342,7 +343,7 @@ pub(in crate::coordinator) async fn sync_lagging(weak: Weak<Coordinator>, worker
             }
             rounds.ended(env.now(), compares);
         }
-        // Several at a time: one whose copies do not answer holds up no other.
+        // Several at a time: one whose replicas do not answer holds up no other.
         let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (name, tell) in &names {
             syncs.push(Box::pin(coordinator.sync_database(name, *tell, &worker)));
@@ -360,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_that_miss_something_all_the_time_do_not_put_off_the_looks_at_all_databases() {
+    fn replicas_that_miss_something_all_the_time_do_not_put_off_the_looks_at_all_databases() {
         let (mut now, mut looks, mut compares) = (Instant(Duration::ZERO), 0, 0);
         let (mut rounds, end) = (Rounds::after(now), later(now, 4 * limits::COMPARE_PERIOD));
         while now < end {

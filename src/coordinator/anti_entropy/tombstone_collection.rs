@@ -26,8 +26,8 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::age;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{decode, encode};
-use crate::coordinator::replica::range_copy::OwnCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::topology::record::Known;
 use crate::limits;
 use crate::observe::workers::Worker;
@@ -35,10 +35,10 @@ use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, W
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
-/// How far a copy was looked through for what to collect, kept with it.
+/// How far a replica was looked through for what to collect, kept with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Marks {
-    /// A position, and the time at which the copy stood there, in milliseconds by the wall clock.
+    /// A position, and the time at which the replica stood there, in milliseconds by the wall clock.
     position: u64,
     at_ms: u64,
     /// What is up to this position is old enough.
@@ -51,13 +51,13 @@ struct Marks {
     scanned: u64,
 }
 
-/// The value of the copy that holds it.
+/// The value of the replica that holds it.
 const NAME: &str = "forgetting";
 
 /// A range of a database.
 type Place = (String, usize);
 
-/// A round that all copies have written down and that is not decided.
+/// A round that all replicas have written down and that is not decided.
 #[derive(Clone, Debug)]
 struct Open {
     place: Place,
@@ -88,7 +88,7 @@ impl Coordinator {
         names.iter().flat_map(ranges).collect()
     }
 
-    /// Has copies write down what is old enough, in some ranges; those where all have.
+    /// Has replicas write down what is old enough, in some ranges; those where all have.
     async fn propose_in(&self, places: Vec<Place>, usual: Option<Duration>) -> Vec<Open> {
         let look = |place: Place| async move {
             let database = self.database(&place.0).ok()?;
@@ -174,10 +174,10 @@ pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, usual: Optio
 }
 
 impl TombstoneCollection<'_> {
-    /// Has all copies of a range write down some tombstones that are old enough, if that is this node's to propose.
+    /// Has all replicas of a range write down some tombstones that are old enough, if that is this node's to propose.
     async fn propose_round(self, range: usize, age: Duration) -> Result<Option<Open>, ShardError> {
         let layout = self.layout();
-        let Some(own) = self.replicas().own_copy_by(&layout, range).await? else { return Ok(None) };
+        let Some(own) = self.replicas().own_replica_by(&layout, range).await? else { return Ok(None) };
         let own = own.in_background();
         let state = own.shard.state().await?;
         if state.markers > 0 && layout.is_alone(range) {
@@ -186,7 +186,7 @@ impl TombstoneCollection<'_> {
             // Both go when the others were read again, one of which may have been away since.
             self.context.pull_soon(&self.name);
         }
-        // Every copy keeps marks, for it is asked whether it has had the tombstones for long enough.
+        // Every replica keeps marks, for it is asked whether it has had the tombstones for long enough.
         let marks = self.marks(&own, age).await?;
         if marks.scanned >= marks.aged || !self.may_propose(&layout, range).await? {
             return Ok(None);
@@ -199,8 +199,8 @@ impl TombstoneCollection<'_> {
         let number = own.shard.told().await?.done.last(&self.context.node).number + 1;
         let proposal = Proposal::new(Round { number, id: self.context.env.random_u64() }, tombstones);
         let (round, version) = (proposal.round, layout.placed.version);
-        let remote = |node: &Arc<str>| RemoteCopy::new(&self.target, range, node).in_background();
-        let asked: Vec<RemoteCopy> = self.asked(&layout, range).iter().map(remote).collect();
+        let remote = |node: &Arc<str>| RemoteReplica::new(&self.target, range, node).in_background();
+        let asked: Vec<RemoteReplica> = self.asked(&layout, range).iter().map(remote).collect();
         for remote in &asked {
             // A node of an older version is found out before anything is written down that it would have to know of.
             remote.ask_collection(Tell).await?;
@@ -212,7 +212,7 @@ impl TombstoneCollection<'_> {
             match remote.ask_collection(Propose(proposal.clone())).await? {
                 WrittenDown::Done => {}
                 WrittenDown::NotOldEnough => {
-                    sometimes("cluster: tombstones were not old enough on another copy");
+                    sometimes("cluster: tombstones were not old enough on another replica");
                     return Ok(None);
                 }
                 WrittenDown::Refused => {
@@ -225,31 +225,33 @@ impl TombstoneCollection<'_> {
         Ok(Some(Open { place: (self.name.clone(), range), version, round, upto, age }))
     }
 
-    /// The nodes of the other copies of a range, all of which are to write down what is to be collected.
+    /// The nodes of the other replicas of a range, all of which are to write down what is to be collected.
     fn asked(self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
         let is_asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || self.context.rank(node) == Some(0);
         self.replica_rebuild().others_of(layout, range).into_iter().filter(is_asked).collect()
     }
 
-    /// Decides a round, if it stands at all copies; answers whether it does. Each was read from beginning to end then,
-    /// behind where it wrote the round down.
+    /// Decides a round, if it stands at all replicas; answers whether it does. Each was read from beginning to end
+    /// then, behind where it wrote the round down.
     async fn decide(self, open: &Open) -> Result<bool, ShardError> {
         let (layout, range, me) = (self.layout(), open.place.1, &*self.context.node);
         let stands = layout.placed.version == open.version && self.may_propose(&layout, range).await?;
-        let Some(own) = self.replicas().own_copy_by(&layout, range).await?.filter(|_| stands) else { return Ok(false) };
+        let Some(own) = self.replicas().own_replica_by(&layout, range).await?.filter(|_| stands) else {
+            return Ok(false);
+        };
         let own = own.in_background();
         if !own.shard.confirm_round(me, open.round).await? {
             return Ok(false);
         }
         let asked = self.asked(&layout, range);
         for node in &asked {
-            let remote = RemoteCopy::new(&self.target, range, node).in_background();
+            let remote = RemoteReplica::new(&self.target, range, node).in_background();
             if !remote.ask_collection(Confirm(open.round)).await? {
                 return Ok(false);
             }
         }
         for node in &asked {
-            self.pulls().pull_copy(range, node).await?;
+            self.pulls().pull_replica(range, node).await?;
         }
         if open.version != self.layout().placed.version {
             return Ok(false);
@@ -266,7 +268,7 @@ impl TombstoneCollection<'_> {
         Ok(true)
     }
 
-    /// Whether this node is the first in the order of primaries of the range, all copies of it are there and in sync,
+    /// Whether this node is the first in the order of primaries of the range, all replicas of it are there and in sync,
     /// and none moves.
     async fn may_propose(self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
         let is_mine = layout.primaries(range, &self.context.node).first() == Some(&self.context.node);
@@ -292,9 +294,9 @@ impl TombstoneCollection<'_> {
         held
     }
 
-    /// The position of a copy up to which it has had everything for long enough to collect it.
+    /// The position of a replica up to which it has had everything for long enough to collect it.
     /// `notes`: whether a mark is noted where the last one is old enough.
-    pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnCopy, notes: bool) -> Result<u64, ShardError> {
+    pub(in crate::coordinator) async fn aged_up_to(self, own: &OwnReplica, notes: bool) -> Result<u64, ShardError> {
         Ok(match self.tombstone_age() {
             Some(age) if notes => self.marks(own, age).await?.aged,
             Some(age) => self.marks_now(own, read_marks(own).await?, age).aged,
@@ -309,11 +311,11 @@ impl TombstoneCollection<'_> {
         self.known.tombstone_age(age(&self.context.config))
     }
 
-    /// What a copy could collect by itself, and, if it is to `list` them, the tombstones of the next round, as far as
-    /// those are found in a bounded number of changes. Nothing is noted.
+    /// What a replica could collect by itself, and, if it is to `list` them, the tombstones of the next round, as far
+    /// as those are found in a bounded number of changes. Nothing is noted.
     pub(in crate::coordinator) async fn collectable(
         self,
-        own: &OwnCopy,
+        own: &OwnReplica,
         list: bool,
     ) -> Result<Collectable, ShardError> {
         let Some(age) = self.tombstone_age() else { return Ok(Collectable::default()) };
@@ -327,13 +329,13 @@ impl TombstoneCollection<'_> {
         Ok(Collectable { keeps_all: false, unread, tombstones, is_all: upto >= marks.aged })
     }
 
-    fn marks_now(self, own: &OwnCopy, stored: Marks, age: Duration) -> Marks {
+    fn marks_now(self, own: &OwnReplica, stored: Marks, age: Duration) -> Marks {
         let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
         stored.at(now_ms, own.replica_position().position, age)
     }
 
-    /// The marks of a copy as of now, with a new one where the last one is old enough.
-    async fn marks(self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
+    /// The marks of a replica as of now, with a new one where the last one is old enough.
+    async fn marks(self, own: &OwnReplica, age: Duration) -> Result<Marks, ShardError> {
         let stored = read_marks(own).await?;
         let marks = self.marks_now(own, stored, age);
         if marks != stored {
@@ -344,7 +346,7 @@ impl TombstoneCollection<'_> {
 }
 
 impl Marks {
-    /// They at a time, where the copy stands at a position.
+    /// They at a time, where the replica stands at a position.
     fn at(self, now_ms: u64, here: u64, age: Duration) -> Marks {
         let mut marks = Marks { aged: self.aged.min(here), scanned: self.scanned.min(here), ..self };
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -365,19 +367,19 @@ impl Marks {
     }
 }
 
-async fn read_marks(own: &OwnCopy) -> Result<Marks, ShardError> {
+async fn read_marks(own: &OwnReplica) -> Result<Marks, ShardError> {
     let stored = own.shard.meta_get(NAME).await?;
     let read = |bytes: Vec<u8>| decode(&bytes).map_err(|why| StorageError::Corrupt(format!("marks: {why}")));
     Ok(stored.map(read).transpose()?.unwrap_or_default())
 }
 
-async fn store(own: &OwnCopy, marks: Marks) -> Result<(), ShardError> {
+async fn store(own: &OwnReplica, marks: Marks) -> Result<(), ShardError> {
     own.shard.meta_put(NAME, Some(encode(&marks).to_vec())).await
 }
 
 /// The next tombstones that are old enough and stand alone, as many as make a round and are found in so many changes or
 /// a page more; and up to where those are all.
-async fn aged(own: &OwnCopy, marks: Marks, mut changes: usize) -> Result<(Vec<Tombstone>, u64), ShardError> {
+async fn aged(own: &OwnReplica, marks: Marks, mut changes: usize) -> Result<(Vec<Tombstone>, u64), ShardError> {
     let most = fewer("forget: one tombstone at a time", limits::FORGET_ROUND);
     let (mut out, mut scanned, mut bytes) = (Vec::new(), marks.scanned, 0);
     while scanned < marks.aged {
@@ -419,7 +421,7 @@ mod tests {
     const AGE: Duration = Duration::from_millis(100);
 
     #[test]
-    fn what_a_copy_had_at_a_mark_is_old_once_that_is() {
+    fn what_a_replica_had_at_a_mark_is_old_once_that_is() {
         let marks = Marks::default().at(1000, 5, AGE);
         assert_eq!(marks, Marks { position: 5, at_ms: 1000, aged: 0, age_ms: 100, scanned: 0 });
         assert_eq!(marks.at(1099, 9, AGE), marks);

@@ -16,7 +16,7 @@ use crate::coordinator::topology::record;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::limits;
-use crate::shard::ShardCopy;
+use crate::shard::ShardReplica;
 use crate::storage::{BlobReader, ReadAs};
 
 /// Something that a dump had to leave out, because it is damaged if nothing else is said.
@@ -68,10 +68,10 @@ pub async fn dump(
         dump.leave_out(LeftOut::Superseded);
     }
     for range in database.ranges() {
-        let copy = &database.replicas().own_shard_or_remains(range).await?;
-        dump.documents(copy, range).await?;
-        dump.locals(copy, range).await?;
-        dump.purges(copy, range).await?;
+        let replica = &database.replicas().own_shard_or_remains(range).await?;
+        dump.documents(replica, range).await?;
+        dump.locals(replica, range).await?;
+        dump.purges(replica, range).await?;
     }
     let Dump { mut out, counts, .. } = dump;
     let hash = out.hash.finalize().to_hex().to_string();
@@ -107,24 +107,24 @@ impl Dump<'_> {
         (self.left_out)(what);
     }
 
-    async fn documents(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
+    async fn documents(&mut self, replica: &ShardReplica, range: usize) -> Result<(), BackupError> {
         let before = self.counts.documents + self.counts.skipped;
-        let (mut gaps, mut changes) = (Gaps::default(), copy.recover_changes());
+        let (mut gaps, mut changes) = (Gaps::default(), replica.recover_changes());
         while let Some(rows) = changes.next().await? {
             let rows: Vec<(u64, DocId)> = rows.into_iter().filter_map(|row| gaps.note(row)).collect();
-            self.documents_of(copy, &rows).await?;
+            self.documents_of(replica, &rows).await?;
         }
         gaps.close(u64::MAX);
         if gaps.closed.is_empty() {
             return Ok(());
         }
-        let mut documents = copy.recover_documents();
+        let mut documents = replica.recover_documents();
         while let Some(rows) = documents.next().await? {
             let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().filter(|(seq, _)| gaps.hold(*seq)).collect();
-            self.documents_of(copy, &rows).await?;
+            self.documents_of(replica, &rows).await?;
         }
         let named = self.counts.documents + self.counts.skipped - before;
-        match copy.info().await.ok().map(|info| info.doc_count + info.doc_del_count) {
+        match replica.info().await.ok().map(|info| info.doc_count + info.doc_del_count) {
             Some(documents) if documents <= named => {}
             documents => self.leave_out(LeftOut::Unnamed(range, documents.map(|documents| documents - named))),
         }
@@ -132,12 +132,12 @@ impl Dump<'_> {
     }
 
     /// Writes the documents of rows of changes.
-    async fn documents_of(&mut self, copy: &ShardCopy, rows: &[(u64, DocId)]) -> Result<(), BackupError> {
+    async fn documents_of(&mut self, replica: &ShardReplica, rows: &[(u64, DocId)]) -> Result<(), BackupError> {
         for rows in rows.chunks(limits::PAGE_DOCS) {
-            let found = read::documents(copy, rows).await?;
+            let found = read::documents(replica, rows).await?;
             for ((_, id), found) in rows.iter().zip(found) {
                 let whole = match found {
-                    Found::Whole(document) => self.document(copy, &document).await?,
+                    Found::Whole(document) => self.document(replica, &document).await?,
                     // Nobody changes it: its record or its row is not what it was.
                     Found::Changed | Found::Damaged => false,
                 };
@@ -150,10 +150,10 @@ impl Dump<'_> {
     }
 
     /// Writes a document; false where an attachment of it is damaged.
-    async fn document(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
+    async fn document(&mut self, replica: &ShardReplica, document: &DocumentItem) -> Result<bool, BackupError> {
         // With one that is damaged they are unfinished: readers leave those out.
         for attachment in document.contents() {
-            let reader = copy.blob_reader(attachment, ReadAs::Stored, None);
+            let reader = replica.blob_reader(attachment, ReadAs::Stored, None);
             match write_content(reader, &document.id, attachment, &mut self.out).await {
                 Ok(()) => {}
                 Err(BackupError::Shard(error)) if error.is_damage() => return Ok(false),
@@ -165,8 +165,8 @@ impl Dump<'_> {
         Ok(true)
     }
 
-    async fn locals(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
-        let mut locals = copy.recover_locals();
+    async fn locals(&mut self, replica: &ShardReplica, range: usize) -> Result<(), BackupError> {
+        let mut locals = replica.recover_locals();
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 match row.map(|(id, register)| (id, register.document)) {
@@ -183,8 +183,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    async fn purges(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
-        let mut purges = copy.recover_purges();
+    async fn purges(&mut self, replica: &ShardReplica, range: usize) -> Result<(), BackupError> {
+        let mut purges = replica.recover_purges();
         while let Some(rows) = purges.next().await? {
             for row in rows {
                 match row {

@@ -14,7 +14,7 @@ use crate::coordinator::backup::list::{self, Layer, Manifest};
 use crate::coordinator::backup::objects::Objects;
 use crate::coordinator::backup::restore::Source;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::OwnCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::topology::seq::Seq;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::limits;
@@ -30,14 +30,14 @@ pub(super) struct Earlier {
     pub reached: Vec<(u64, u64)>,
 }
 
-/// Looks for it. `copies` are those of the ranges of `map`.
+/// Looks for it. `replicas` are those of the ranges of `map`.
 pub(super) async fn find(
     objects: &mut Objects,
     (database, folder): (&Arc<Database>, &Path),
-    (map, copies): (&ShardMap, &[OwnCopy]),
+    (map, replicas): (&ShardMap, &[OwnReplica]),
 ) -> Result<Earlier, BackupError> {
     let Some(manifest) = newest(objects, database, folder).await else { return Ok(Earlier::default()) };
-    let Some(reached) = reached(&manifest, map, copies).await? else { return Ok(Earlier::default()) };
+    let Some(reached) = reached(&manifest, map, replicas).await? else { return Ok(Earlier::default()) };
     if is_worn(&manifest.layers) {
         return Ok(Earlier::default());
     }
@@ -79,23 +79,23 @@ fn is_worn(layers: &[Layer]) -> bool {
 async fn reached(
     manifest: &Manifest,
     map: &ShardMap,
-    copies: &[OwnCopy],
+    replicas: &[OwnReplica],
 ) -> Result<Option<Vec<(u64, u64)>>, ShardError> {
     let Ok(Seq(entries)) = Seq::parse(&manifest.seq) else { return Ok(None) };
     let ends = map.live().iter().map(|index| map.range(*index).end);
-    if !ends.eq(entries.iter().map(|entry| entry.end)) || manifest.purged.len() != copies.len() {
+    if !ends.eq(entries.iter().map(|entry| entry.end)) || manifest.purged.len() != replicas.len() {
         return Ok(None);
     }
-    let mut reached = Vec::with_capacity(copies.len());
-    for ((entry, purged), copy) in entries.iter().zip(&manifest.purged).zip(copies) {
-        let state = copy.shard.state().await?;
+    let mut reached = Vec::with_capacity(replicas.len());
+    for ((entry, purged), replica) in entries.iter().zip(&manifest.purged).zip(replicas) {
+        let state = replica.shard.state().await?;
         // Of a range that was empty nothing can be wrong.
         if entry.position == 0 {
             reached.push((0, state.purge_seq));
             continue;
         }
-        let is_there = entry.shard == copy.replica_position().shard
-            && copy.epochs.resume(entry.epoch, entry.position) == Some(entry.position)
+        let is_there = entry.shard == replica.replica_position().shard
+            && replica.epochs.resume(entry.epoch, entry.position) == Some(entry.position)
             && entry.position <= state.position;
         if !is_there || !(state.purge_floor..=state.purge_seq).contains(purged) {
             return Ok(None);

@@ -55,7 +55,7 @@ pub enum BackupError {
     Database(DatabaseError),
     /// The node's own data could not be read or written.
     Shard(ShardError),
-    /// The copies here of the database of this name began anew: superseded instances of them is not in them yet.
+    /// The replicas here of the database of this name began anew: superseded instances of them is not in them yet.
     Unfilled(String),
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for BackupError {
             BackupError::Database(DatabaseError::NotFound) => f.write_str("there is no database of that name"),
             BackupError::Database(error) => write!(f, "{error:?}"),
             BackupError::Shard(error) => error.fmt(f),
-            BackupError::Unfilled(name) => write!(f, "the copies of {name} on this node are being filled"),
+            BackupError::Unfilled(name) => write!(f, "the replicas of {name} on this node are being filled"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::coordinator::backup::BackupError;
 use crate::coordinator::backup::item::{self, DocumentItem};
 use crate::document::id::DocId;
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError, Want};
+use crate::shard::{ShardError, ShardReplica, Want};
 use crate::storage::{Direction, StorageError};
 
 /// Some documents of a range.
@@ -30,12 +30,12 @@ pub(super) enum Found {
 }
 
 /// The next page of a range behind `since`. A damaged document is left out and named.
-pub(super) async fn page(copy: &ShardCopy, since: u64) -> Result<Page, BackupError> {
-    let page = copy.changes(since, Direction::Forward, limits::PAGE_DOCS).await?;
+pub(super) async fn page(replica: &ShardReplica, since: u64) -> Result<Page, BackupError> {
+    let page = replica.changes(since, Direction::Forward, limits::PAGE_DOCS).await?;
     let end = page.rows.len() < limits::PAGE_DOCS;
     let mut out = Page { documents: Vec::new(), last_seq: page.last_seq, end, skipped: Vec::new() };
     let rows: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
-    let found = documents(copy, &rows).await?;
+    let found = documents(replica, &rows).await?;
     for ((seq, id), found) in rows.into_iter().zip(found) {
         match found {
             Found::Whole(document) => out.documents.push((seq, document)),
@@ -47,14 +47,14 @@ pub(super) async fn page(copy: &ShardCopy, since: u64) -> Result<Page, BackupErr
 }
 
 /// The documents of rows of changes, each a sequence and an id.
-pub(super) async fn documents(copy: &ShardCopy, rows: &[(u64, DocId)]) -> Result<Vec<Found>, BackupError> {
+pub(super) async fn documents(replica: &ShardReplica, rows: &[(u64, DocId)]) -> Result<Vec<Found>, BackupError> {
     let wants = rows.iter().map(|(_, id)| (id.clone(), Want::Leaves)).collect();
-    let fetched = match copy.fetch(wants).await {
+    let fetched = match replica.fetch(wants).await {
         Ok(found) => found.into_iter().map(Ok).collect(),
         Err(ShardError::Storage(StorageError::Corrupt(_))) => {
             let mut single = Vec::new();
             for (_, id) in rows {
-                let one = copy.fetch(vec![(id.clone(), Want::Leaves)]).await;
+                let one = replica.fetch(vec![(id.clone(), Want::Leaves)]).await;
                 single.push(one.map(|mut found| found.pop().flatten()));
             }
             single

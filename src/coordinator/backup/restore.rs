@@ -97,8 +97,8 @@ async fn fill(source: &Source, manifest: &Manifest, database: &Arc<Database>) ->
     }
     let counts = loader.finish().await?;
     let mut total = Summary::default();
-    for copy in database.replicas().own_shards().await? {
-        total = total.plus(copy.state().await?.total);
+    for replica in database.replicas().own_shards().await? {
+        total = total.plus(replica.state().await?.total);
     }
     let documents = (total.live, total.deleted) == (manifest.live, manifest.deleted);
     let fits = documents && total.fits_digest(&manifest.digest);

@@ -31,11 +31,11 @@ use crate::coordinator::backup::{BackupError, Counts, damaged, dump, frame, read
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::{self, Database};
 use crate::coordinator::replica::message::ReplicaPosition;
-use crate::coordinator::replica::range_copy::OwnCopy;
+use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::render::Attachment;
 use crate::limits;
-use crate::shard::{self, Cut, ShardCopy, ShardError, ShardId, Summary};
+use crate::shard::{self, Cut, ShardError, ShardId, ShardReplica, Summary};
 use crate::storage::{BlobReader, Direction, ReadAs, StorageError};
 use crate::wire::hex;
 use crate::world::{Env, Pool};
@@ -66,7 +66,7 @@ pub struct Snapshot {
 ///
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
-/// is superseded for it on this node is not in its copies yet.
+/// is superseded for it on this node is not in its replicas yet.
 pub async fn snapshot(
     env: &Env,
     database: &Arc<Database>,
@@ -187,27 +187,27 @@ impl<'d> Taking<'d> {
             frames: Vec::new(),
             in_last: false,
         };
-        let copies = taking.copies().await?;
+        let replicas = taking.replicas().await?;
         let Earlier { layers, reached } = match adds {
-            true => earlier::find(&mut taking.objects, (database, folder), (&taking.map, &copies)).await?,
+            true => earlier::find(&mut taking.objects, (database, folder), (&taking.map, &replicas)).await?,
             false => Earlier::default(),
         };
         taking.manifest.layers = layers;
-        for (index, copy) in copies.iter().enumerate() {
-            let state = copy.shard.state().await?;
+        for (index, replica) in replicas.iter().enumerate() {
+            let state = replica.shard.state().await?;
             let (since, purged) = reached.get(index).copied().unwrap_or((0, state.purge_seq));
-            taking.places.push(Place { shard: copy.shard.id(), begun: state.position, since, purged });
+            taking.places.push(Place { shard: replica.shard.id(), begun: state.position, since, purged });
         }
         Ok(taking)
     }
 
     /// `None` when records of purges are gone that it would need.
     async fn take(mut self) -> Result<Option<Snapshot>, BackupError> {
-        for (index, copy) in self.copies().await?.iter().enumerate() {
-            self.catch_up(&copy.shard, index).await?;
+        for (index, replica) in self.replicas().await?.iter().enumerate() {
+            self.catch_up(&replica.shard, index).await?;
             let mut rest = Vec::new();
-            self.manifest.locals += write_locals(&copy.shard, &mut rest).await?;
-            self.manifest.purges += write_purges(&copy.shard, &mut rest).await?;
+            self.manifest.locals += write_locals(&replica.shard, &mut rest).await?;
+            self.manifest.purges += write_purges(&replica.shard, &mut rest).await?;
             if !rest.is_empty() {
                 let object = self.objects.put(rest).await?;
                 self.manifest.others.push(object.name);
@@ -220,33 +220,33 @@ impl<'d> Taking<'d> {
                 End::PurgesForgotten => return Ok(None),
                 End::More => {}
             }
-            for (index, copy) in self.copies().await?.iter().enumerate() {
-                self.catch_up(&copy.shard, index).await?;
+            for (index, replica) in self.replicas().await?.iter().enumerate() {
+                self.catch_up(&replica.shard, index).await?;
             }
             limit *= 2;
         }
     }
 
-    /// The copies of its ranges, as long as none of them was split, or another one came in its place, meanwhile: what
-    /// was noted of it are positions of that very copy.
-    async fn copies(&self) -> Result<Vec<OwnCopy>, BackupError> {
-        let copies = self.database.replicas().own_copies().await?;
-        let is_same = |(copy, place): (&OwnCopy, &Place)| copy.shard.id() == place.shard;
-        let same = self.database.map().live() == self.map.live() && copies.iter().zip(&self.places).all(is_same);
-        if same { Ok(copies) } else { Err(ShardError::Moved.into()) }
+    /// The replicas of its ranges, as long as none of them was split, or another one came in its place, meanwhile: what
+    /// was noted of it are positions of that very replica.
+    async fn replicas(&self) -> Result<Vec<OwnReplica>, BackupError> {
+        let replicas = self.database.replicas().own_replicas().await?;
+        let is_same = |(replica, place): (&OwnReplica, &Place)| replica.shard.id() == place.shard;
+        let same = self.database.map().live() == self.map.live() && replicas.iter().zip(&self.places).all(is_same);
+        if same { Ok(replicas) } else { Err(ShardError::Moved.into()) }
     }
 
     /// Reads what there is of a range, up to the end of its changes.
-    async fn catch_up(&mut self, copy: &ShardCopy, index: usize) -> Result<(), BackupError> {
+    async fn catch_up(&mut self, replica: &ShardReplica, index: usize) -> Result<(), BackupError> {
         loop {
-            let page = read::page(copy, self.places[index].since).await?;
+            let page = read::page(replica, self.places[index].since).await?;
             if let Some(id) = page.skipped.first() {
                 let what = format!("document {:?} is damaged: a snapshot needs all of them", id.as_str());
                 return Err(ShardError::Storage(StorageError::Corrupt(what)).into());
             }
             for (seq, document) in &page.documents {
                 // One that changed meanwhile comes again, whatever of it could not be read.
-                let Some(contents) = self.contents(copy, document).await? else { continue };
+                let Some(contents) = self.contents(replica, document).await? else { continue };
                 self.set_last(*seq > self.places[index].begun).await?;
                 self.document(document, contents).await?;
             }
@@ -259,8 +259,8 @@ impl<'d> Taking<'d> {
 
     /// Reads the rest of all ranges in one view; not when that is too much, or changed before its contents were read.
     async fn finish(&mut self, limit: usize) -> Result<End, BackupError> {
-        let copies = self.copies().await?;
-        let shards: Vec<_> = copies.iter().map(|copy| copy.shard.id()).collect();
+        let replicas = self.replicas().await?;
+        let shards: Vec<_> = replicas.iter().map(|replica| replica.shard.id()).collect();
         let from: Vec<(u64, u64)> = self.places.iter().map(|place| (place.since, place.purged)).collect();
         let cut = move |view: &dyn crate::storage::View| {
             let ranges = shards.iter().zip(&from).map(|(shard, from)| shard::cut(view, *shard, *from, limit));
@@ -272,11 +272,11 @@ impl<'d> Taking<'d> {
             return Ok(End::PurgesForgotten);
         }
         let mut last = Vec::new();
-        for (cut, copy) in cuts.iter().zip(&copies) {
+        for (cut, replica) in cuts.iter().zip(&replicas) {
             for (id, fetched) in &cut.changed {
                 let document = item::document(id, &fetched.tree, fetched.found.clone());
                 let document = document.ok_or_else(|| damaged(format_args!("{:?} has no body", id.as_str())))?;
-                let Some(contents) = self.contents(&copy.shard, &document).await? else { return Ok(End::More) };
+                let Some(contents) = self.contents(&replica.shard, &document).await? else { return Ok(End::More) };
                 last.push((document, contents));
             }
         }
@@ -285,15 +285,17 @@ impl<'d> Taking<'d> {
             self.document(&document, contents).await?;
         }
         self.cut_object().await?;
-        self.note(&cuts, &copies);
+        self.note(&cuts, &replicas);
         Ok(End::Done)
     }
 
     /// Notes what was cut, and from where the next snapshot can go on.
-    fn note(&mut self, cuts: &[Cut], copies: &[OwnCopy]) {
-        let replica_position =
-            |(cut, copy): (&Cut, &OwnCopy)| ReplicaPosition { position: cut.state.position, ..copy.replica_position() };
-        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(replica_position)).to_string();
+    fn note(&mut self, cuts: &[Cut], replicas: &[OwnReplica]) {
+        let replica_position = |(cut, replica): (&Cut, &OwnReplica)| ReplicaPosition {
+            position: cut.state.position,
+            ..replica.replica_position()
+        };
+        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(replicas).map(replica_position)).to_string();
         self.manifest.purged = cuts.iter().map(|cut| cut.state.purge_seq).collect();
         let total = cuts.iter().fold(Summary::default(), |total, cut| total.plus(cut.state.total));
         (self.manifest.live, self.manifest.deleted) = (total.live, total.deleted);
@@ -333,10 +335,14 @@ impl<'d> Taking<'d> {
 
     /// Makes objects of a document's large contents, and answers its small ones as frames; `None` when one is gone
     /// with the revision that had it. That is no damage: the database is written to meanwhile.
-    async fn contents(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<Option<Vec<u8>>, BackupError> {
+    async fn contents(
+        &mut self,
+        replica: &ShardReplica,
+        document: &DocumentItem,
+    ) -> Result<Option<Vec<u8>>, BackupError> {
         let mut small = Vec::new();
         for attachment in document.contents() {
-            let reader = copy.blob_reader(attachment, ReadAs::Stored, None).unnoted();
+            let reader = replica.blob_reader(attachment, ReadAs::Stored, None).unnoted();
             let read = match attachment.stored_length <= limits::BLOB_INLINE_BYTES as u64 {
                 true => dump::write_content(reader, &document.id, attachment, &mut small).await,
                 false => self.large_content(reader, attachment).await,
@@ -344,7 +350,7 @@ impl<'d> Taking<'d> {
             match read {
                 Ok(()) => {}
                 Err(BackupError::Shard(ShardError::Storage(StorageError::Corrupt(what)))) => {
-                    if self.changed(copy, document).await? {
+                    if self.changed(replica, document).await? {
                         return Ok(None);
                     }
                     self.database.context.storage.damage().note(&what);
@@ -376,8 +382,8 @@ impl<'d> Taking<'d> {
     }
 
     /// Whether a document has other leaves by now.
-    async fn changed(&self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
-        let now = copy.fetch(vec![(document.id.clone(), shard::Want::Tree)]).await?.pop().flatten();
+    async fn changed(&self, replica: &ShardReplica, document: &DocumentItem) -> Result<bool, BackupError> {
+        let now = replica.fetch(vec![(document.id.clone(), shard::Want::Tree)]).await?.pop().flatten();
         let now: Vec<_> = now.iter().flat_map(|found| found.tree.leaves()).map(|leaf| leaf.rev).collect();
         Ok(now != document.leaves.iter().map(|leaf| leaf.path.head()).collect::<Vec<_>>())
     }
@@ -401,10 +407,10 @@ impl<'d> Taking<'d> {
 }
 
 /// Writes all local documents of a range; answers how many.
-async fn write_locals(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
+async fn write_locals(replica: &ShardReplica, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
     let (mut start, mut count) = (Bound::Unbounded, 0);
     loop {
-        let page = copy.local_list(start, Bound::Unbounded, Direction::Forward, limits::PAGE_DOCS).await?;
+        let page = replica.local_list(start, Bound::Unbounded, Direction::Forward, limits::PAGE_DOCS).await?;
         for (id, local) in &page {
             frame::write(out, item::LOCAL, &item::encode_local(id, local.rev, &local.body))?;
         }
@@ -417,10 +423,10 @@ async fn write_locals(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<
 }
 
 /// Writes the purge log of a range; answers how many entries.
-async fn write_purges(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
+async fn write_purges(replica: &ShardReplica, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
     let (mut since, mut count) = (0, 0);
     loop {
-        let page = copy.purge_infos(since, limits::PAGE_DOCS).await?;
+        let page = replica.purge_infos(since, limits::PAGE_DOCS).await?;
         for info in &page {
             frame::write(out, item::PURGE, &item::encode_purge(&info.id, &info.revs))?;
         }

@@ -135,7 +135,7 @@ impl Changes {
         }
         self.database.context.env.metrics().add(Counter::DatabaseReads, rows.len() as u64);
         let (range_cursor, layout) = (&self.range_cursors[at], self.database.layout());
-        let found = match range_cursor.copy.fetch(self.wants(rows)).await {
+        let found = match range_cursor.replica.fetch(self.wants(rows)).await {
             Ok(found) => found,
             Err(error @ ShardError::Dropped) => return Err(error.into()),
             Err(ShardError::Moved) => {
@@ -157,7 +157,7 @@ impl Changes {
             limit: 0,
             epoch: range_cursor.replica_position.epoch,
         };
-        let failed = range_cursor.copy.changes(same_epoch).await.err();
+        let failed = range_cursor.replica.changes(same_epoch).await.err();
         let older =
             || failed.clone().unwrap_or_else(|| ShardError::NotExecuted("the replica is behind its row".to_owned()));
         let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| match fetched {
@@ -194,15 +194,15 @@ impl Changes {
         rows: &[&shard::ChangeRow],
     ) -> Result<Vec<Option<Fetched>>, ChangesError> {
         let (range, layout) = (self.range_cursors[at].range, self.database.layout());
-        let copies = self.database.replicas().all_readers(&layout, range).await?;
-        let answers = join_all(copies.iter().map(|copy| copy.fetch(self.wants(rows)))).await;
+        let replicas = self.database.replicas().all_readers(&layout, range).await?;
+        let answers = join_all(replicas.iter().map(|replica| replica.fetch(self.wants(rows)))).await;
         let lacks = |(row, fetched): (&&shard::ChangeRow, &Option<Fetched>)| {
             let tree = fetched.as_ref().map(|fetched| &fetched.tree);
             row.leaves.iter().any(|(rev, _)| tree.is_none_or(|tree| tree.get(rev).is_none()))
         };
         let lacking = |found: &Vec<Option<Fetched>>| rows.iter().zip(found).filter(|pair| lacks(*pair)).count();
         let furthest = answers.into_iter().flatten().max_by_key(lacking);
-        Ok(furthest.ok_or(ShardError::NoCopy { copies: copies.len() })?)
+        Ok(furthest.ok_or(ShardError::NoReplica { replicas: replicas.len() })?)
     }
 
     /// Whether the filter may pass a document of that id.

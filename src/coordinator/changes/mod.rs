@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::message::ChangesCall;
 use crate::coordinator::replica::operations::database_operations;
-use crate::coordinator::replica::range_copy::is_away;
+use crate::coordinator::replica::range_replica::is_away;
 use crate::coordinator::topology::error::ChangesError;
 use crate::coordinator::topology::seq::Seq;
 use crate::coordinator::topology::shard_map::ShardMap;
@@ -77,7 +77,7 @@ impl Changes {
         }
         if !self.in_round {
             self.follow_map().await?;
-            self.leave_lost_copies().await?;
+            self.leave_lost_replicas().await?;
             let descending = self.query.descending;
             self.range_cursors.iter_mut().for_each(|range_cursor| range_cursor.begin_round(descending));
             if let Some(second) = self.range_cursors.get_mut(1).filter(|_| mutated(Mutation::FeedSkipsRange)) {
@@ -120,7 +120,7 @@ impl Changes {
             return Ok(false);
         }
         let ends =
-            try_join_all(self.range_cursors.iter().map(|range_cursor| range_cursor.copy.replica_position())).await?;
+            try_join_all(self.range_cursors.iter().map(|range_cursor| range_cursor.replica.replica_position())).await?;
         let mut any = false;
         for (range_cursor, end) in self.range_cursors.iter_mut().zip(ends) {
             any |= range_cursor.catch_up(end.position);
@@ -137,7 +137,7 @@ impl Changes {
         let mut batch = Vec::new();
         while batch.len() < page {
             let lost = self.fill().await?;
-            // Their sequences are those of the copies before.
+            // Their sequences are those of the replicas before.
             batch.retain(|(at, _)| !lost.contains(at));
             let heads = self.range_cursors.iter().map(|range_cursor| range_cursor.rows.front().map(|row| row.seq));
             let Some(range_cursor) = next_range_cursor(heads, self.goes_back()) else { break };
@@ -147,7 +147,7 @@ impl Changes {
         Ok(batch)
     }
 
-    /// Reads a page into each range cursor that ran empty; answers those that had to move to another copy.
+    /// Reads a page into each range cursor that ran empty; answers those that had to move to another replica.
     async fn fill(&mut self) -> Result<Vec<usize>, ChangesError> {
         let empty = |(_, range_cursor): &(usize, &RangeCursor)| range_cursor.rows.is_empty() && !range_cursor.done;
         let empty: Vec<(usize, u64)> = self
@@ -182,7 +182,7 @@ impl Changes {
     /// Whether a range cursor that could not be read can be from somewhere else.
     fn can_go_on(&self, at: usize, error: &ShardError) -> bool {
         let range = self.range_cursors[at].range;
-        let has_other = self.database.replicas().copies_of(range) > 1 || !self.database.map().is_live(range);
+        let has_other = self.database.replicas().replicas_of(range) > 1 || !self.database.map().is_live(range);
         *error == ShardError::Moved || is_away(error) && has_other
     }
 
@@ -202,7 +202,7 @@ impl Changes {
     async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ChangesPage, bool), ShardError> {
         let range_cursor = &self.range_cursors[at];
         if let Some(ids) = self.looked_up(range_cursor, cursor) {
-            return Ok((page_of_ids(&range_cursor.copy, ids, cursor, self.goes_back()).await?, true));
+            return Ok((page_of_ids(&range_cursor.replica, ids, cursor, self.goes_back()).await?, true));
         }
         let direction = if self.goes_back() { Direction::Reverse } else { Direction::Forward };
         let (limit, epoch) = (asked as u64, range_cursor.replica_position.epoch);
@@ -214,20 +214,20 @@ impl Changes {
             }
             call.since = reached;
         }
-        let page = range_cursor.copy.changes(call).await?;
+        let page = range_cursor.replica.changes(call).await?;
         cost::read(1, page.rows.len());
         let ended = page.rows.len() < asked;
         Ok((page, ended))
     }
 
-    /// Goes on with another copy of a range; what was read up to then may be read again, nothing is left out. The round
-    /// of the range pauses until the page under way was given out, and after many moves until the next round.
+    /// Goes on with another replica of a range; what was read up to then may be read again, nothing is left out. The
+    /// round of the range pauses until the page under way was given out, and after many moves until the next round.
     async fn move_range_cursor(&mut self, at: usize) -> Result<(), ShardError> {
         let RangeCursor { range, moves, .. } = self.range_cursors[at];
         // A range that was split goes on as its halves, with the next round.
         if self.database.map().is_live(range) {
             let mut range_cursor = RangeCursor::open(&self.database, range, &Since::Seq(self.seq())).await?;
-            (range_cursor.moves, range_cursor.has_moved) = (moves + 1, moves < limits::COPIES_TRIED);
+            (range_cursor.moves, range_cursor.has_moved) = (moves + 1, moves < limits::REPLICAS_TRIED);
             self.range_cursors[at] = range_cursor;
         }
         self.range_cursors[at].cut_round();
@@ -262,12 +262,12 @@ impl Changes {
         Ok(())
     }
 
-    /// Moves the range cursors whose copies cannot be read any more, or do not count any more: those get no news.
-    async fn leave_lost_copies(&mut self) -> Result<(), ShardError> {
+    /// Moves the range cursors whose replicas cannot be read any more, or do not count any more: those get no news.
+    async fn leave_lost_replicas(&mut self) -> Result<(), ShardError> {
         let (layout, own) = (self.database.layout(), Arc::clone(&self.database.context.node));
         for at in 0..self.range_cursors.len() {
-            let RangeCursor { range, copy, news, .. } = &self.range_cursors[at];
-            let counts = layout.placed.nodes(*range, &own).contains(copy.node().unwrap_or(&own));
+            let RangeCursor { range, replica, news, .. } = &self.range_cursors[at];
+            let counts = layout.placed.nodes(*range, &own).contains(replica.node().unwrap_or(&own));
             if !counts || news.has_changed().is_err() {
                 self.move_range_cursor(at).await?;
             }
@@ -340,8 +340,8 @@ impl Changes {
         if mutated(Mutation::FeedMissesNews) {
             return drop(self.gone.changed().await);
         }
-        if self.range_cursors.iter().any(|range_cursor| range_cursor.moves > limits::COPIES_TRIED) {
-            // No copy gives what it tells of, for now.
+        if self.range_cursors.iter().any(|range_cursor| range_cursor.moves > limits::REPLICAS_TRIED) {
+            // No replica gives what it tells of, for now.
             self.database.context.env.sleep(limits::READ_OVERTAKE).await;
         }
         let has_moved = self.moved.has_changed().unwrap_or(true);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::coordinator::changes::query::Since;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::ReplicaPosition;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
@@ -21,8 +21,8 @@ use crate::world::buggify::{Mutation, mutated};
 pub(super) struct RangeCursor {
     /// The number of the range.
     pub range: usize,
-    pub copy: RangeCopy,
-    /// The copy's number and the epoch that positions are of.
+    pub replica: RangeReplica,
+    /// The replica's number and the epoch that positions are of.
     pub replica_position: ReplicaPosition,
     /// How far it was given out: what the sequence shows.
     pub position: u64,
@@ -40,39 +40,39 @@ pub(super) struct RangeCursor {
     pub done: bool,
     /// How often the end of the round was moved.
     moved_ends: usize,
-    /// How often the range went over to another copy in this round.
+    /// How often the range went over to another replica in this round.
     pub moves: usize,
     /// Whether it did since the last page was given out: then the round of the range is still to go on.
     pub has_moved: bool,
-    /// Its sender goes when the copy cannot be read any more: the range cursor then moves to another one.
+    /// Its sender goes when the replica cannot be read any more: the range cursor then moves to another one.
     pub news: watch::Receiver<u64>,
 }
 
 impl RangeCursor {
-    /// Chooses a copy of a range to read changes from, and the position to begin at.
+    /// Chooses a replica of a range to read changes from, and the position to begin at.
     ///
     /// # Errors
-    /// When no copy can be read.
+    /// When no replica can be read.
     pub async fn open(database: &Arc<Database>, range: usize, since: &Since) -> Result<RangeCursor, ShardError> {
         let entries: Vec<SeqEntry> = match since {
             Since::Seq(seq) => seq.over(database.map().range(range)),
             Since::Beginning | Since::Now | Since::Time(_) => Vec::new(),
         };
         let entries = &entries;
-        let begin = |copy: RangeCopy| async move {
-            let (replica_position, news) = copy.watch().await?;
+        let begin = |replica: RangeReplica| async move {
+            let (replica_position, news) = replica.watch().await?;
             let position = match since {
                 Since::Now => replica_position.position,
-                Since::Time(time) => copy.position_at(*time).await?.min(replica_position.position),
+                Since::Time(time) => replica.position_at(*time).await?.min(replica_position.position),
                 _ if mutated(Mutation::FeedRewinds) && range + 1 == database.map().q() => 0,
-                // A position past the end, of a copy that was restored, resumes at the end.
-                Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(replica_position.position),
+                // A position past the end, of a replica that was restored, resumes at the end.
+                Since::Beginning | Since::Seq(_) => replica.resume(entries).await?.min(replica_position.position),
             };
             let (cursor, caught_up, until, rows) = (position, position, position, VecDeque::new());
             let (after, done, moved_ends, moves, has_moved) = (0, false, 0, 0, false);
             let range_cursor = RangeCursor {
                 range,
-                copy,
+                replica,
                 replica_position,
                 position,
                 cursor,
@@ -183,7 +183,7 @@ pub(super) fn next_range_cursor(heads: impl Iterator<Item = Option<u64>>, descen
 /// The changes of documents of one range, looked up instead of searched for. They are looked up again while they
 /// change; one that changes all the time is told at the end, and comes again with the next reading.
 pub(super) async fn page_of_ids(
-    copy: &RangeCopy,
+    replica: &RangeReplica,
     ids: Vec<&DocId>,
     cursor: u64,
     descending: bool,
@@ -191,8 +191,8 @@ pub(super) async fn page_of_ids(
     let ids: Vec<&DocId> = ids.into_iter().filter(|id| !id.is_local()).collect();
     let (mut rows, mut last_seq) = (Vec::new(), 0);
     for _ in 0..limits::CHANGES_LOOK_UPS {
-        last_seq = copy.replica_position().await?.position;
-        rows = look_up(copy, &ids).await?;
+        last_seq = replica.replica_position().await?.position;
+        rows = look_up(replica, &ids).await?;
         if descending || rows.iter().all(|row: &shard::ChangeRow| row.seq <= last_seq) {
             break;
         }
@@ -210,11 +210,11 @@ pub(super) async fn page_of_ids(
 }
 
 /// The last change of each document that there is.
-async fn look_up(copy: &RangeCopy, ids: &[&DocId]) -> Result<Vec<shard::ChangeRow>, ShardError> {
+async fn look_up(replica: &RangeReplica, ids: &[&DocId]) -> Result<Vec<shard::ChangeRow>, ShardError> {
     let mut rows = Vec::new();
     for some in ids.chunks(limits::CHANGES_DOC_IDS_LOOKED_UP) {
         let wants = some.iter().map(|id| (DocId::clone(id), Want::Tree)).collect();
-        for (id, fetched) in some.iter().zip(copy.fetch(wants).await?) {
+        for (id, fetched) in some.iter().zip(replica.fetch(wants).await?) {
             let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
             let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
             rows.push(shard::ChangeRow { seq, id: DocId::clone(id), leaves });

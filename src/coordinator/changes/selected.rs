@@ -7,7 +7,7 @@ use super::range_cursor::RangeCursor;
 use super::{Changes, ChangesFilter};
 use crate::coordinator::read::view::DatabaseView;
 use crate::coordinator::replica::message::ChangesCall;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::index::SelectedPage;
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, mutated, sometimes};
@@ -25,10 +25,10 @@ impl Changes {
     pub(super) async fn selected(&self, range_cursor: &RangeCursor, call: ChangesCall) -> Option<SelectedPage> {
         let index = self.index()?;
         let read = async {
-            if let RangeCopy::Own(copy) = &range_cursor.copy {
-                copy.check_epoch(call.epoch)?;
+            if let RangeReplica::Own(replica) = &range_cursor.replica {
+                replica.check_epoch(call.epoch)?;
             }
-            index.on(range_cursor.range, range_cursor.copy.clone()).selected(call).await
+            index.on(range_cursor.range, range_cursor.replica.clone()).selected(call).await
         };
         // What keeps the index from being read shows when all changes are read instead, if it matters.
         let read = read.await.inspect_err(|error| tracing::debug!(%error, "the index of a selector is not read"));
@@ -49,7 +49,7 @@ impl Changes {
         let counted = self.range_cursors.iter().map(|range_cursor| async move {
             let (since, epoch) = (range_cursor.position, range_cursor.replica_position.epoch);
             let none = ChangesCall { since, direction: Direction::Forward, limit: 0, epoch };
-            range_cursor.copy.changes(none).await.map_or(pending(range_cursor), |page| page.pending_after)
+            range_cursor.replica.changes(none).await.map_or(pending(range_cursor), |page| page.pending_after)
         });
         join_all(counted).await.into_iter().sum()
     }

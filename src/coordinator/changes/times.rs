@@ -30,10 +30,10 @@ impl Feeds<'_> {
     async fn times_of(self, layout: &Layout, range: usize) -> Result<RangeTimes, ShardError> {
         let nodes = layout.placed.nodes(range, &self.context.node);
         let ask = |node: Arc<str>| async move {
-            let times = self.replicas().copy_on(layout, range, &node).await?.times().await?;
+            let times = self.replicas().replica_on(layout, range, &node).await?.times().await?;
             Ok((node.to_string(), times.histogram()))
         };
-        let (mut told, mut failed) = (Vec::new(), ShardError::NoCopy { copies: nodes.len() });
+        let (mut told, mut failed) = (Vec::new(), ShardError::NoReplica { replicas: nodes.len() });
         let mut is_older = false;
         for answer in join_all(nodes.iter().cloned().map(ask)).await {
             match answer {
@@ -53,7 +53,7 @@ impl Feeds<'_> {
         let all = |layout: Arc<Layout>| async move {
             for range in layout.map.live() {
                 for node in layout.placed.nodes(*range, &self.context.node).iter() {
-                    match self.replicas().copy_on(&layout, *range, node).await?.clear_times().await {
+                    match self.replicas().replica_on(&layout, *range, node).await?.clear_times().await {
                         // A node of an older version notes nothing.
                         Err(error) if !is_of_later_build(&error) => return Err(error.into()),
                         _ => {}

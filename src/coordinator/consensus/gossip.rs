@@ -79,8 +79,8 @@ impl Coordinator {
                 encode(&())
             }
             CatalogueCall::Maps(names) => encode(&self.maps(names)),
-            CatalogueCall::RolledUp(after, limit) => encode(&self.copies_rolled_up(from, after, limit).await),
-            CatalogueCall::Copies { after, last } => encode(&self.copies_behind(from, after, last).await),
+            CatalogueCall::RolledUp(after, limit) => encode(&self.replicas_rolled_up(from, after, limit).await),
+            CatalogueCall::Replicas { after, last } => encode(&self.replicas_behind(from, after, last).await),
             CatalogueCall::Pull(name) => {
                 context.pull_soon(&name);
                 encode(&())
@@ -125,7 +125,7 @@ impl Coordinator {
                     tracing::warn!(database = name, "two databases of this name meet: the older one takes its place");
                     let done = self.install(name, record.clone(), Some(known.instance.clone())).await?;
                     if done == Created::Done {
-                        // This node is the last to become the primary until its copies are filled.
+                        // This node is the last to become the primary until its replicas are filled.
                         self.tell_state();
                         // The one that has the older one may be gone before the others have met it.
                         self.context().others().into_iter().for_each(|node| self.remind(node));
@@ -141,8 +141,8 @@ impl Coordinator {
         }
     }
 
-    /// Goes over to a map that another node told of, in the background: dividing copies may take long. The map is kept
-    /// on return.
+    /// Goes over to a map that another node told of, in the background: dividing replicas may take long. The map is
+    /// kept on return.
     async fn follow_later(&self, name: &str, known: &Known, places: MapRecord) -> Result<(), ShardError> {
         let Ok(database) = self.database(name) else { return Ok(()) };
         if places.version <= known.placed().version || database.instance() != known.instance {
@@ -174,7 +174,7 @@ impl Coordinator {
     }
 
     /// Sends a new database to the other nodes that are there. Where one of them knows an older database of that name,
-    /// this one becomes part of it: it may have been written to, here or there. It has copies on those only that were
+    /// this one becomes part of it: it may have been written to, here or there. It has replicas on those only that were
     /// known when it was drafted, maybe none.
     pub(in crate::coordinator) async fn create_elsewhere(
         &self,

@@ -14,7 +14,7 @@ use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::view::ViewError;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::events::EventKind;
 use crate::document::json::Value;
 use crate::index::search::SearchDefinition;
@@ -98,8 +98,8 @@ async fn update_views(database: &Arc<Database>) -> Result<(), ViewError> {
             let update = |range: usize| {
                 let view = &view;
                 async move {
-                    match database.replicas().own_copy(range).await? {
-                        Some(copy) => view.update_gently(range, &RangeCopy::Own(copy.clone())).await,
+                    match database.replicas().own_replica(range).await? {
+                        Some(replica) => view.update_gently(range, &RangeReplica::Own(replica.clone())).await,
                         None => Ok(()),
                     }
                 }

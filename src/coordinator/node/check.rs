@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::coordinator::topology::record::{self, Record};
-use crate::shard::{self, FIRST_FREE_SHARD, ShardCopy, ShardError, ShardId};
+use crate::shard::{self, FIRST_FREE_SHARD, ShardError, ShardId, ShardReplica};
 use crate::storage::{Direction, KeyRange, Storage, StorageError, View, behind_gap, scan_around};
 use crate::world::Pool;
 
@@ -68,7 +68,7 @@ async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
     let records = storage.read_on(Pool::Background, |view| Ok(databases(view, &mut CheckReport::default()))).await?;
     for shard in records.iter().flat_map(|(_, record)| record.all_shards()) {
         // What is damaged is found and told later.
-        let opened = ShardCopy::open(storage, ShardId(shard)).await;
+        let opened = ShardReplica::open(storage, ShardId(shard)).await;
         if let Err(ShardError::Storage(error @ (StorageError::Io(_) | StorageError::NoFiles(_)))) = opened {
             return Err(error);
         }
@@ -110,7 +110,7 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
     found
 }
 
-/// Damaged shards whose copies are rebuilt (`rebuild`): their faults are known.
+/// Damaged shards whose replicas are rebuilt (`rebuild`): their faults are known.
 fn being_rebuilt(view: &dyn View) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     scan_around(view, KeyRange::prefix(&record::rebuild_prefix()), &mut |row| {

@@ -20,12 +20,12 @@ use crate::coordinator::rebalance::RebalanceOperations;
 use crate::coordinator::replica::awaited;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::calls::{
-    Awaits, Blob, ClearTimes, Collect, CollectableOf, CollectionCall, CollectionQuestion, Compact, Confirm, CopyCall,
-    CopyOp, CountOf, Decide, DesignVersion, Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, GroupsOf, HeaderOf,
-    Holds, Info, KeepViews, List, LocalList, LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose,
-    PurgeInfos, ReleaseState, ReplicaCall, RowsOf, Search, SearchCall, SearchFor, SearchOp, SearchQuestion, SelectedOf,
-    SizeOf, Split, Stage, StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor, UpdateView, View, ViewCall,
-    ViewFailure, ViewOp, ViewQuestion, Wait,
+    Awaits, Blob, ClearTimes, Collect, CollectableOf, CollectionCall, CollectionQuestion, Compact, Confirm, CountOf,
+    Decide, DesignVersion, Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, GroupsOf, HeaderOf, Holds, Info,
+    KeepViews, List, LocalList, LocalRegisters, LocalSet, Markers, Merge, Open, PlainCall, Propose, PurgeInfos,
+    ReleaseState, ReplicaCall, ReplicaOp, ReplicaRequest, RowsOf, Search, SearchCall, SearchFor, SearchOp,
+    SearchQuestion, SelectedOf, SizeOf, Split, Stage, StageFinish, StageWrite, Status, Tell, TimesOf, TypedFor,
+    UpdateView, View, ViewCall, ViewFailure, ViewOp, ViewQuestion, Wait,
 };
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
@@ -33,8 +33,8 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
     DecideCall, EditText, Refusal, ReplicaPosition, WireError, encode, large_texts,
 };
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::token::Mark;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
@@ -55,9 +55,9 @@ use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};
 
 /// See the module head.
-pub(in crate::coordinator) struct CopyService(pub Weak<Coordinator>);
+pub(in crate::coordinator) struct ReplicaService(pub Weak<Coordinator>);
 
-impl Answer for CopyService {
+impl Answer for ReplicaService {
     fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Message, String>> {
         let coordinator = self.0.upgrade();
         Box::pin(async move {
@@ -69,7 +69,7 @@ impl Answer for CopyService {
                 return Err("its time is over".to_owned());
             }
             let until = Instant(coordinator.env().now().0.saturating_add(left));
-            coordinator.serve_copy(from, call, until).await
+            coordinator.serve_replica(from, call, until).await
         })
     }
 }
@@ -115,8 +115,8 @@ fn of_search<Q: SearchQuestion>(result: Result<Q::Answer, IndexError>) -> Bytes 
 
 impl Coordinator {
     /// The error says that nothing was done. Nobody waits for the answer after `until`.
-    async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Message, String> {
-        let CopyCall { db, instance, version, counted, range, id, horizon, op } = call;
+    async fn serve_replica(&self, from: String, call: ReplicaRequest, until: Instant) -> Result<Message, String> {
+        let ReplicaRequest { db, instance, version, counted, range, id, horizon, op } = call;
         let context = self.context();
         if context.is_in_maintenance() {
             return Err("the node is in maintenance".to_owned());
@@ -167,14 +167,14 @@ struct Asked {
 }
 
 impl Asked {
-    /// A copy to do it on.
-    fn to_do_it_on(&self, copy: OwnCopy) -> OwnCopy {
-        if self.counted { copy.by_map(self.version) } else { copy }
+    /// A replica to do it on.
+    fn to_do_it_on(&self, replica: OwnReplica) -> OwnReplica {
+        if self.counted { replica.by_map(self.version) } else { replica }
     }
 }
 
 /// The version of the oldest map by which a call may be made.
-fn oldest_map(layout: &Layout, asked: &Asked, op: &CopyOp) -> u64 {
+fn oldest_map(layout: &Layout, asked: &Asked, op: &ReplicaOp) -> u64 {
     match (op.is_done_once(), asked.counted) {
         // The caller takes it for one of a single range.
         (true, _) => layout.placed.version,
@@ -183,8 +183,8 @@ fn oldest_map(layout: &Layout, asked: &Asked, op: &CopyOp) -> u64 {
     }
 }
 
-/// Answers a call to the copies that are here. The error says that nothing was done.
-async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<Message, String> {
+/// Answers a call to the replicas that are here. The error says that nothing was done.
+async fn serve(database: &Arc<Database>, asked: &Asked, op: ReplicaOp) -> Result<Message, String> {
     let layout = database.layout();
     let is_left = || layout.map.live().iter().any(|range| layout.placed.leaves(*range, &database.context.node));
     let is_planted =
@@ -195,12 +195,12 @@ async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<Me
     }
     let groups = Groups { database, layout: &layout, asked };
     let op = match op {
-        CopyOp::Awaits(Awaits(call)) => {
+        ReplicaOp::Awaits(Awaits(call)) => {
             return Ok(answer::<Awaits>(Ok(database.context.awaited.is_awaited(call))).into());
         }
-        CopyOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await.into()),
-        CopyOp::FetchSome(FetchSome { wants, bytes }) => return Ok(groups.fetch_some(wants, bytes).await),
-        CopyOp::Merge(Merge { edits, source, repair, anew, tell }) => {
+        ReplicaOp::Fetch(Fetch(wants)) => return Ok(groups.fetch(wants).await.into()),
+        ReplicaOp::FetchSome(FetchSome { wants, bytes }) => return Ok(groups.fetch_some(wants, bytes).await),
+        ReplicaOp::Merge(Merge { edits, source, repair, anew, tell }) => {
             let origin = if anew { Origin::Anew } else { Origin::Anywhere };
             let merged = groups.merge(edits, source, repair.then_some(origin)).await;
             let told = if tell { served::<Merge>(merged) } else { encode(&merged.map(|merged| merged.stored)) };
@@ -214,47 +214,49 @@ async fn serve(database: &Arc<Database>, asked: &Asked, op: CopyOp) -> Result<Me
             false => Ok(refuse(&op, WireError::Moved).into()),
         };
     };
-    if matches!(op, CopyOp::Status) {
+    if matches!(op, ReplicaOp::Status) {
         let status = database.replica_rebuild().told_status(&layout, range, &asked.from).await;
         return Ok(answer::<Status>(status).into());
     }
-    let copy = match groups.own(range).await {
-        Ok(copy) => asked.to_do_it_on(copy),
+    let replica = match groups.own(range).await {
+        Ok(replica) => asked.to_do_it_on(replica),
         Err(error) => return Ok(refuse(&op, error).into()),
     };
     let context = &database.context;
-    let serving = Serving { database, range, copy: &copy, until: asked.until };
+    let serving = Serving { database, range, replica: &replica, until: asked.until };
     let told = match op {
-        CopyOp::Decide(Decide(call)) => served::<Decide>(serving.decide(*call, asked).await),
-        CopyOp::View(View(call)) => serving.view(*call).await,
-        CopyOp::Search(Search(call)) => serving.search(*call).await,
-        CopyOp::StageWrite(StageWrite { upload, data }) => {
+        ReplicaOp::Decide(Decide(call)) => served::<Decide>(serving.decide(*call, asked).await),
+        ReplicaOp::View(View(call)) => serving.view(*call).await,
+        ReplicaOp::Search(Search(call)) => serving.search(*call).await,
+        ReplicaOp::StageWrite(StageWrite { upload, data }) => {
             answer::<StageWrite>(context.uploads.write(&context.env, upload, data).await)
         }
-        CopyOp::StageFinish(StageFinish { upload }) => answer::<StageFinish>(context.uploads.finish(upload).await),
-        CopyOp::Stage(Stage(mode)) => answer::<Stage>(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-        CopyOp::Holds(Holds(wanted)) => {
-            answer::<Holds>(database.replicas().holds(&layout, range, &copy, &wanted).await)
+        ReplicaOp::StageFinish(StageFinish { upload }) => answer::<StageFinish>(context.uploads.finish(upload).await),
+        ReplicaOp::Stage(Stage(mode)) => {
+            answer::<Stage>(context.uploads.begin(&context.env, replica.shard.stage(mode)))
         }
-        CopyOp::Collect(Collect(call)) => serving.collect(*call, asked).await,
+        ReplicaOp::Holds(Holds(wanted)) => {
+            answer::<Holds>(database.replicas().holds(&layout, range, &replica, &wanted).await)
+        }
+        ReplicaOp::Collect(Collect(call)) => serving.collect(*call, asked).await,
         op => serving.plain(op).await,
     };
     Ok(told.into())
 }
 
 /// The answer that a call was not done.
-fn refuse(op: &CopyOp, error: WireError) -> Bytes {
+fn refuse(op: &ReplicaOp, error: WireError) -> Bytes {
     match op {
-        CopyOp::View(_) | CopyOp::Search(_) => encode(&Err::<(), _>(ViewFailure::Copy(error))),
+        ReplicaOp::View(_) | ReplicaOp::Search(_) => encode(&Err::<(), _>(ViewFailure::Replica(error))),
         _ => encode(&Err::<(), _>(error)),
     }
 }
 
 /// The range here that a call means: the one that has its documents, else the one that it names. `None` when there is
 /// no such range any more, or not yet.
-fn range_meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
+fn range_meant(layout: &Layout, asked: &Asked, op: &ReplicaOp) -> Option<usize> {
     let map = &layout.map;
-    if let CopyOp::Decide(Decide(call)) = op {
+    if let ReplicaOp::Decide(Decide(call)) = op {
         let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));
         let first = ranges.next()?;
         return ranges.all(|range| range == first).then_some(first);
@@ -281,9 +283,9 @@ impl Groups<'_> {
     async fn fetch_all(&self, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
         let (mut found, mut left) = (BTreeMap::new(), limits::CLUSTER_OLD_BODY_BYTES);
         for Group { range, mut places, items } in by_range(self.layout, wants, |(id, _)| id) {
-            let (copy, mut wants) = (self.own(range).await?, Wants::from(items));
+            let (replica, mut wants) = (self.own(range).await?, Wants::from(items));
             while !wants.is_empty() {
-                let FetchedPart { found: some, rest, .. } = copy.shard.fetch_within(wants, left).await?;
+                let FetchedPart { found: some, rest, .. } = replica.shard.fetch_within(wants, left).await?;
                 if some.is_empty() {
                     tracing::warn!(database = self.database.name, "an older node asked for more than a message holds");
                     return Err(WireError::NotExecuted("the documents are larger than a message together".to_owned()));
@@ -328,18 +330,18 @@ impl Groups<'_> {
     async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Merged> {
         let (mut merged, mut at) = (BTreeMap::new(), Vec::new());
         for Group { range, places, items } in by_range(self.layout, edits, |edit| &edit.id) {
-            let copy = self.asked.to_do_it_on(self.own(range).await?);
-            let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
+            let replica = self.asked.to_do_it_on(self.own(range).await?);
+            let serving = Serving { database: self.database, range, replica: &replica, until: self.asked.until };
             merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
-            at.push(Mark::of(copy.replica_position()));
+            at.push(Mark::of(replica.replica_position()));
         }
         // Two halves of a range stand at two positions.
         let at = at.pop().filter(|_| at.is_empty());
         Ok(Merged { stored: merged.into_values().collect(), at })
     }
 
-    async fn own(&self, range: usize) -> Served<OwnCopy> {
-        let held = self.database.replicas().own_copy_by(self.layout, range).await.map_err(WireError::from)?;
+    async fn own(&self, range: usize) -> Served<OwnReplica> {
+        let held = self.database.replicas().own_replica_by(self.layout, range).await.map_err(WireError::from)?;
         held.ok_or_else(|| {
             WireError::NotExecuted(format!("the range {range} of {} is not held here", self.database.name))
         })
@@ -374,78 +376,80 @@ fn by_range<I>(layout: &Layout, items: Vec<I>, id: impl Fn(&I) -> &DocId) -> Vec
 struct Serving<'a> {
     database: &'a Arc<Database>,
     range: usize,
-    copy: &'a OwnCopy,
+    replica: &'a OwnReplica,
     /// When the caller gives up.
     until: Instant,
 }
 
 impl Serving<'_> {
     /// Operations on one replica that need nothing else of the call.
-    async fn plain(&self, op: CopyOp) -> Bytes {
-        let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
+    async fn plain(&self, op: ReplicaOp) -> Bytes {
+        let (shard, size) = (&self.replica.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
         match op {
-            CopyOp::Changes(call) => self.here(call).await,
-            CopyOp::ClearTimes => self.here(ClearTimes).await,
-            CopyOp::Epochs => self.here(Epochs).await,
-            CopyOp::Info => self.here(Info).await,
-            CopyOp::Local(call) => self.here(call).await,
-            CopyOp::LocalMerge(call) => self.here(call).await,
-            CopyOp::Purge(call) => self.here(call).await,
-            CopyOp::PurgesShared(call) => self.here(call).await,
-            CopyOp::Resume(call) => self.here(call).await,
-            CopyOp::Select(call) => self.here(call).await,
-            CopyOp::SetSyncPoint(call) => self.here(call).await,
-            CopyOp::Summary(call) => self.here(call).await,
-            CopyOp::TakenIn(call) => self.here(call).await,
-            CopyOp::TimesOf => self.here(TimesOf).await,
-            CopyOp::Wait(Wait { beyond }) => answer::<Wait>(Ok(self.wait(beyond).await)),
-            CopyOp::DesignVersion => {
+            ReplicaOp::Changes(call) => self.here(call).await,
+            ReplicaOp::ClearTimes => self.here(ClearTimes).await,
+            ReplicaOp::Epochs => self.here(Epochs).await,
+            ReplicaOp::Info => self.here(Info).await,
+            ReplicaOp::Local(call) => self.here(call).await,
+            ReplicaOp::LocalMerge(call) => self.here(call).await,
+            ReplicaOp::Purge(call) => self.here(call).await,
+            ReplicaOp::PurgesShared(call) => self.here(call).await,
+            ReplicaOp::Resume(call) => self.here(call).await,
+            ReplicaOp::Select(call) => self.here(call).await,
+            ReplicaOp::SetSyncPoint(call) => self.here(call).await,
+            ReplicaOp::Summary(call) => self.here(call).await,
+            ReplicaOp::TakenIn(call) => self.here(call).await,
+            ReplicaOp::TimesOf => self.here(TimesOf).await,
+            ReplicaOp::Wait(Wait { beyond }) => answer::<Wait>(Ok(self.wait(beyond).await)),
+            ReplicaOp::DesignVersion => {
                 answer::<DesignVersion>(Ok(self.database.context.boot.wrapping_add(shard.design_version())))
             }
-            CopyOp::LocalSet(LocalSet { id, document, by }) => {
-                let mark = self.database.replicas().copies_of(self.range) > 1;
+            ReplicaOp::LocalSet(LocalSet { id, document, by }) => {
+                let mark = self.database.replicas().replicas_of(self.range) > 1;
                 answer::<LocalSet>(shard.local_set(&id, document, by, mark).await)
             }
-            CopyOp::Split(Split(ranges)) => answer::<Split>(compare::split(&shard.in_background(), ranges).await),
-            CopyOp::Digests(Digests((start, end), limit)) => {
+            ReplicaOp::Split(Split(ranges)) => answer::<Split>(compare::split(&shard.in_background(), ranges).await),
+            ReplicaOp::Digests(Digests((start, end), limit)) => {
                 let limit = size(limit).min(limits::STEP_ROWS);
                 answer::<Digests>(shard.in_background().digests(start, end, limit).await)
             }
-            CopyOp::PurgeInfos(PurgeInfos { since, limit }) => {
+            ReplicaOp::PurgeInfos(PurgeInfos { since, limit }) => {
                 let infos = shard.purges_to_tell(since, size(limit)).await;
                 answer::<PurgeInfos>(infos.map(|infos| cut(infos, |info| info.gone().count())))
             }
-            CopyOp::Compact => answer::<Compact>(self.compact().await),
-            CopyOp::KeepViews(KeepViews(views)) => {
+            ReplicaOp::Compact => answer::<Compact>(self.compact().await),
+            ReplicaOp::KeepViews(KeepViews(views)) => {
                 let keep = views.into_iter().map(Signature).collect();
                 answer::<KeepViews>(self.database.context.indexes.clean_up(shard, &keep).await)
             }
-            CopyOp::Expiry(call) => answer::<ExpiryOf>(self.database.expiry().tell(self.range, self.copy, call).await),
+            ReplicaOp::Expiry(call) => {
+                answer::<ExpiryOf>(self.database.expiry().tell(self.range, self.replica, call).await)
+            }
             op => self.bytes(op).await,
         }
     }
 
     /// Operations that answer with much: documents and pieces of attachments.
-    async fn bytes(&self, op: CopyOp) -> Bytes {
-        let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
+    async fn bytes(&self, op: ReplicaOp) -> Bytes {
+        let (shard, size) = (&self.replica.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
         match op {
-            CopyOp::List(List(page)) if page.bodies => {
+            ReplicaOp::List(List(page)) if page.bodies => {
                 self.large::<List, _>(|| shard.list(page.clone()), |rows| rows_bytes(rows)).await
             }
-            CopyOp::List(List(page)) => answer::<List>(shard.list(page).await),
-            CopyOp::LocalList(LocalList { start, end, direction, limit, bytes }) => {
+            ReplicaOp::List(List(page)) => answer::<List>(shard.list(page).await),
+            ReplicaOp::LocalList(LocalList { start, end, direction, limit, bytes }) => {
                 let most = (size(limit), bytes.map_or(limits::CLUSTER_OLD_BODY_BYTES, size));
                 let list = || shard.local_page((start.clone(), end.clone()), direction, most);
                 self.large::<LocalList, _>(list, |rows| rows.iter().map(|(_, local)| local.body.len()).sum()).await
             }
-            CopyOp::LocalRegisters(LocalRegisters { after, limit }) => {
+            ReplicaOp::LocalRegisters(LocalRegisters { after, limit }) => {
                 let list = || shard.local_registers(after.clone(), size(limit));
                 let bytes = |rows: &Vec<(DocId, LocalRegister)>| {
                     rows.iter().flat_map(|(_, of)| &of.document).map(|document| document.body.len()).sum()
                 };
                 self.large::<LocalRegisters, _>(list, bytes).await
             }
-            CopyOp::Blob(Blob { attachment, at }) => {
+            ReplicaOp::Blob(Blob { attachment, at }) => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
                 let piece = shard.blob_reader(&attachment, ReadAs::Stored, Some((at, end))).next().await;
                 answer::<Blob>(piece.map(Option::unwrap_or_default).map_err(ShardError::from))
@@ -456,7 +460,7 @@ impl Serving<'_> {
 
     /// An operation that the replica answers by itself.
     async fn here<C: PlainCall>(&self, call: C) -> Bytes {
-        answer::<C>(call.on(self.copy).await)
+        answer::<C>(call.on(self.replica).await)
     }
 
     /// Answers rows with documents, as many as have `limits::STEP_BYTES` or one that is larger: within the bytes that
@@ -478,17 +482,17 @@ impl Serving<'_> {
         }
     }
 
-    /// Where the copy stands, once that is beyond a position or after a while.
+    /// Where the replica stands, once that is beyond a position or after a while.
     async fn wait(&self, beyond: u64) -> ReplicaPosition {
-        let mut news = self.copy.shard.watch();
+        let mut news = self.replica.shard.watch();
         let moved = async { drop(news.wait_for(|position| *position > beyond).await) };
         // After that time the caller asks again: so it notices when this node is gone.
-        let _ = self.database.context.env.timeout(limits::COPY_WAIT, moved).await;
-        self.copy.replica_position()
+        let _ = self.database.context.env.timeout(limits::REPLICA_WAIT, moved).await;
+        self.replica.replica_position()
     }
 
     async fn compact(&self) -> Result<(), ShardError> {
-        let shard = self.copy.shard.clone();
+        let shard = self.replica.shard.clone();
         let limit = self.database.compaction().purges_to_keep(self.range, &shard).await?;
         let pace = self.database.compaction().compaction_pace();
         self.database.context.env.spawn(async move {
@@ -506,15 +510,15 @@ impl Serving<'_> {
     async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
         let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
-        let shard = &self.copy.shard;
+        let shard = &self.replica.shard;
         let _holds = self.database.writer().pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
         if self.database.context.env.now() >= self.until {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
-        let sent_by = RemoteCopy::new(&self.database.target, self.range, &asked.from.as_str().into());
+        let sent_by = RemoteReplica::new(&self.database.target, self.range, &asked.from.as_str().into());
         let sent_by = awaited::Caller { node: sent_by, call: asked.id };
         let decisions = self.database.primary().decide_own(shard, &edits, &caller, Some(&sent_by)).await;
-        let at = Some(Mark::of(self.copy.replica_position()));
+        let at = Some(Mark::of(self.replica.replica_position()));
         let mut out = Vec::with_capacity(decisions.len());
         for (edit, mut decision) in edits.iter().zip(decisions) {
             if in_doubt {
@@ -526,40 +530,40 @@ impl Serving<'_> {
         Ok(out)
     }
 
-    /// Applies what a primary stored, or, where `stored` says of what origin it is, what another copy holds.
+    /// Applies what a primary stored, or, where `stored` says of what origin it is, what another replica holds.
     async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let edits = Serving::read(edits)?;
-        let copy = RangeCopy::Own(self.copy.clone());
-        let source = RemoteCopy::new(&self.database.target, self.range, &source.as_str().into());
+        let replica = RangeReplica::Own(self.replica.clone());
+        let source = RemoteReplica::new(&self.database.target, self.range, &source.as_str().into());
         Ok(match stored {
             Some(origin) => {
                 let count = edits.len();
-                repair::merge_missing(&copy, edits, &source, origin).await?;
+                repair::merge_missing(&replica, edits, &source, origin).await?;
                 vec![true; count]
             }
-            None => crate::coordinator::write::spread::merge_into(&copy, &edits, &source).await?.stored,
+            None => crate::coordinator::write::spread::merge_into(&replica, &edits, &source).await?.stored,
         })
     }
 
     async fn collect(&self, call: CollectionCall, asked: &Asked) -> Bytes {
-        let (copy, version) = (self.copy, asked.version);
+        let (replica, version) = (self.replica, asked.version);
         match call {
-            CollectionCall::Tell => collected::<Tell>(copy.shard.told().await),
+            CollectionCall::Tell => collected::<Tell>(replica.shard.told().await),
             CollectionCall::Propose(Propose(proposal)) => collected::<Propose>(
-                self.database.collection().write_down((self.range, version), copy, &asked.from, proposal).await,
+                self.database.collection().write_down((self.range, version), replica, &asked.from, proposal).await,
             ),
             CollectionCall::Confirm(Confirm(round)) => collected::<Confirm>(
-                self.database.collection().stands((self.range, version), copy, &asked.from, round).await,
+                self.database.collection().stands((self.range, version), replica, &asked.from, round).await,
             ),
             CollectionCall::CollectableOf(CollectableOf(list)) => {
-                collected::<CollectableOf>(self.database.collection().collectable(copy, list).await)
+                collected::<CollectableOf>(self.database.collection().collectable(replica, list).await)
             }
-            CollectionCall::Expects(Expects(tombstones)) => {
-                collected::<Expects>(self.database.collection().expects((self.range, version), copy, &tombstones).await)
-            }
-            CollectionCall::Open => collected::<Open>(copy.shard.open_proposals().await),
+            CollectionCall::Expects(Expects(tombstones)) => collected::<Expects>(
+                self.database.collection().expects((self.range, version), replica, &tombstones).await,
+            ),
+            CollectionCall::Open => collected::<Open>(replica.shard.open_proposals().await),
             CollectionCall::Markers(Markers(after)) => {
-                let markers = copy.shard.markers(after, limits::STEP_ROWS).await;
+                let markers = replica.shard.markers(after, limits::STEP_ROWS).await;
                 collected::<Markers>(markers.map(|markers| cut(markers, |(_, path)| path.ids.len())))
             }
         }
@@ -573,16 +577,16 @@ impl Serving<'_> {
         let search = found.and_then(|definition| self.database.queries().search_of(&program, Arc::new(definition)));
         let Some(search) = search else {
             let why = "the design document has no such index".to_owned();
-            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
+            return encode(&Err::<(), _>(ViewFailure::Replica(WireError::NotExecuted(why))));
         };
         match op {
             SearchOp::Search(SearchFor { request, update }) => {
-                of_search::<SearchFor>(search.search_own(self.range, self.copy, *request, update).await)
+                of_search::<SearchFor>(search.search_own(self.range, self.replica, *request, update).await)
             }
             SearchOp::Typed(TypedFor { request, update }) => {
-                of_search::<TypedFor>(search.typed_own(self.range, self.copy, *request, update).await)
+                of_search::<TypedFor>(search.typed_own(self.range, self.replica, *request, update).await)
             }
-            SearchOp::Size => of_search::<SizeOf>(search.size_of_own(self.range, self.copy).await),
+            SearchOp::Size => of_search::<SizeOf>(search.size_of_own(self.range, self.replica).await),
         }
     }
 
@@ -593,15 +597,15 @@ impl Serving<'_> {
         let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
         let Some(definition) = found else {
             let why = "the design document has no such view".to_owned();
-            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
+            return encode(&Err::<(), _>(ViewFailure::Replica(WireError::NotExecuted(why))));
         };
-        let copy = RangeCopy::Own(self.copy.clone());
+        let replica = RangeReplica::Own(self.replica.clone());
         let whole = self.database.queries().view_of(&program, Arc::new(definition));
-        let view = whole.on(self.range, copy.clone());
+        let view = whole.on(self.range, replica.clone());
         let size = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         match op {
             ViewOp::Update(UpdateView { wait: true }) => {
-                of_view::<UpdateView>(whole.update(&view, self.range, &copy).await)
+                of_view::<UpdateView>(whole.update(&view, self.range, &replica).await)
             }
             ViewOp::Update(UpdateView { wait: false }) => of_view::<UpdateView>(view.update_later().await),
             ViewOp::Header => of_view::<HeaderOf>(view.header().await),
@@ -614,7 +618,7 @@ impl Serving<'_> {
             ViewOp::Release(ReleaseState(number)) => of_view::<ReleaseState>(view.release(number).await),
             ViewOp::Count(CountOf(places)) => of_view::<CountOf>(view.count(places).await),
             ViewOp::Selected(SelectedOf(call)) => {
-                let checked = self.copy.check_epoch(call.epoch).map_err(IndexError::from);
+                let checked = self.replica.check_epoch(call.epoch).map_err(IndexError::from);
                 let found = async { checked.map(|()| view.selected(call))?.await };
                 of_view::<SelectedOf>(found.await)
             }

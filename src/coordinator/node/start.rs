@@ -7,7 +7,7 @@ use crate::coordinator::anti_entropy::rebuild::keep_rebuilding;
 use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
 use crate::coordinator::anti_entropy::sync::{learn_maps, sync_lagging, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
-use crate::coordinator::node::serve::CopyService;
+use crate::coordinator::node::serve::ReplicaService;
 use crate::coordinator::rebalance::RebalanceOperations;
 use crate::coordinator::rebalance::follow;
 use crate::coordinator::replica::catalogue::{Coordinator, CreateOptions};
@@ -90,7 +90,7 @@ impl Coordinator {
     /// Answers the other nodes from now on, and keeps up with them.
     fn join_cluster(self: &Arc<Self>) {
         let (weak, context) = (Arc::downgrade(self), self.context());
-        context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
+        context.peers.serve(Service::Replica, Arc::new(ReplicaService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
         let (env, of) = (&context.env, || weak.clone());
         env.spawn_worker("superseded_instances", "a superseded instance", |me| keep_merging_superseded(of(), me));

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::read::{DesignDocs, ReadOperations};
 use crate::coordinator::replica::design::{Cached, DesignLookupError, Versions};
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::document::id::DocId;
 use crate::limits;
@@ -46,17 +46,18 @@ impl DesignDocs<'_> {
     async fn designs(self) -> Result<Cached, ShardError> {
         // Read before the documents: what changes while they are read is found again by the next call.
         let layout = self.layout();
-        let told: Vec<(u64, RangeCopy)> = match self.replicas().copies_at_hand(&layout, layout.map.live()) {
-            Some(copies) => {
-                copies.into_iter().map(|copy| (copy.shard.design_version(), RangeCopy::Own(copy))).collect()
-            }
+        let told: Vec<(u64, RangeReplica)> = match self.replicas().replicas_at_hand(&layout, layout.map.live()) {
+            Some(replicas) => replicas
+                .into_iter()
+                .map(|replica| (replica.shard.design_version(), RangeReplica::Own(replica)))
+                .collect(),
             None => {
-                let version = |copy: RangeCopy| async move { Ok((copy.design_version().await?, copy)) };
+                let version = |replica: RangeReplica| async move { Ok((replica.design_version().await?, replica)) };
                 try_join_all(self.ranges().into_iter().map(|range| self.replicas().on_one(range, version))).await?
             }
         };
-        let (versions, copies): (Vec<u64>, Vec<RangeCopy>) = told.into_iter().unzip();
-        let versions: Versions = copies.iter().map(|copy| copy.node().cloned()).zip(versions).collect();
+        let (versions, replicas): (Vec<u64>, Vec<RangeReplica>) = told.into_iter().unzip();
+        let versions: Versions = replicas.iter().map(|replica| replica.node().cloned()).zip(versions).collect();
         if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
             && (cached.versions == versions || mutated(Mutation::StaleValidators))
             && !buggify("design: validators read anew")
@@ -65,7 +66,7 @@ impl DesignDocs<'_> {
             return Ok(cached.clone());
         }
         self.context.env.metrics().count(Counter::ValidatorsRead);
-        let found = try_join_all(copies.iter().map(|copy| self.designs_of(copy))).await?;
+        let found = try_join_all(replicas.iter().map(|replica| self.designs_of(replica))).await?;
         let mut programs: Vec<Program> = found.into_iter().flatten().collect();
         programs.sort_by(|a, b| a.id().cmp(b.id()));
         let validators = programs.iter().filter(|program| program.validator().is_some()).cloned().collect();
@@ -74,14 +75,14 @@ impl DesignDocs<'_> {
         Ok(cached)
     }
 
-    async fn designs_of(self, copy: &RangeCopy) -> Result<Vec<Program>, ShardError> {
+    async fn designs_of(self, replica: &RangeReplica) -> Result<Vec<Program>, ShardError> {
         let mut programs = Vec::new();
         let mut start = Bound::Included(DocId::new("_design/"));
         loop {
             // '0' follows '/' in the order of bytes.
             let end = Bound::Excluded(DocId::new("_design0"));
             let page = ListPage { start, end, descending: false, limit: limits::PAGE_DOCS, bodies: true };
-            let rows = copy.list(page).await?;
+            let rows = replica.list(page).await?;
             let program =
                 |row: &ListRow| row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored));
             programs.extend(rows.iter().filter_map(program));

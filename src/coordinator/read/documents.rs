@@ -11,7 +11,7 @@ use crate::coordinator::read::Documents;
 use crate::coordinator::replica::blob_stream::Mender;
 use crate::coordinator::replica::database::entry;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::{CopyBlobReader, RangeCopy};
+use crate::coordinator::replica::range_replica::{RangeReplica, ReplicaBlobReader};
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
@@ -46,11 +46,11 @@ impl RowDoc {
 /// The stored bytes of an attachment, in pieces.
 pub struct AttachmentReader {
     name: String,
-    inner: CopyBlobReader,
-    /// Readers of the same bytes on other copies, for when the first has none to give.
-    others: VecDeque<CopyBlobReader>,
+    inner: ReplicaBlobReader,
+    /// Readers of the same bytes on other replicas, for when the first has none to give.
+    others: VecDeque<ReplicaBlobReader>,
     is_begun: bool,
-    /// For an own copy whose bytes are damaged.
+    /// For an own replica whose bytes are damaged.
     mender: Option<(Mender, Env)>,
 }
 
@@ -65,7 +65,7 @@ impl AttachmentReader {
                 }
                 Err(error) => error,
             };
-            if let (ShardError::Storage(StorageError::Corrupt(_)), CopyBlobReader::Own(_)) = (&error, &self.inner)
+            if let (ShardError::Storage(StorageError::Corrupt(_)), ReplicaBlobReader::Own(_)) = (&error, &self.inner)
                 && let Some((mender, env)) = self.mender.take()
             {
                 mender.start(&env);
@@ -86,7 +86,7 @@ impl AttachmentReader {
 }
 
 impl Documents<'_> {
-    /// Reads one document from the default number of copies; `None` when its id was never seen.
+    /// Reads one document from the default number of replicas; `None` when its id was never seen.
     ///
     /// A local document is found as one live revision `0-N` with an empty tree, whatever is wanted.
     pub async fn fetch(self, id: &DocId, want: Want) -> Result<Option<Fetched>, ReadError> {
@@ -98,14 +98,14 @@ impl Documents<'_> {
         Ok(self.fetch(id, want).await?.and_then(|mut fetched| fetched.take_one()))
     }
 
-    /// As [`Documents::fetch`] from `r` copies.
+    /// As [`Documents::fetch`] from `r` replicas.
     pub async fn fetch_from(self, id: &DocId, want: Want, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
         let mut found = self.fetch_many(vec![(id.clone(), want)], r).await?;
         // Invariant: `fetch_many` answers once per want.
         Ok(found.pop().expect("one answer"))
     }
 
-    /// As [`Documents::fetch_from`]; tells how many copies have the document just so, too. For local documents: 1.
+    /// As [`Documents::fetch_from`]; tells how many replicas have the document just so, too. For local documents: 1.
     pub async fn fetch_agreed(
         self,
         id: &DocId,
@@ -126,11 +126,11 @@ impl Documents<'_> {
         Ok((found.pop().flatten(), agreed.first().copied().unwrap_or(0)))
     }
 
-    /// As [`Documents::fetch`], of a document that a feed listed with the revision `rev`: asks all copies where the
+    /// As [`Documents::fetch`], of a document that a feed listed with the revision `rev`: asks all replicas where the
     /// default number of them does not know that.
     ///
-    /// # Errors
-    /// Also when the copies that know it may be out of reach. Where all copies answer and none knows it, it was purged.
+    /// # Errors Also when the replicas that know it may be out of reach. Where all replicas answer and none knows it,
+    /// it was purged.
     pub async fn fetch_listed(self, id: &DocId, want: Want, rev: &Revision) -> Result<Option<Fetched>, ReadError> {
         let knows = |fetched: &Option<Fetched>| fetched.as_ref().is_some_and(|f| f.tree.get(rev).is_some());
         let fetched = self.fetch(id, want.clone()).await?;
@@ -138,26 +138,26 @@ impl Documents<'_> {
             return Ok(fetched);
         }
         let (fetched, answered) = self.fetch_agreed(id, want, Some(u32::MAX)).await?;
-        let wanted = self.replicas().copies_of(self.range_of(id));
+        let wanted = self.replicas().replicas_of(self.range_of(id));
         match knows(&fetched) || answered >= wanted {
             true => Ok(fetched),
-            false => Err(ReadError::TooFewCopies { answered, wanted }),
+            false => Err(ReadError::TooFewReplicas { answered, wanted }),
         }
     }
 
-    /// The position of a copy of the range of `id`, which changes before that copy reports any write: what was read of
-    /// the range while it stood still is no older than that. It names the copy, as each counts for itself.
+    /// The position of a replica of the range of `id`, which changes before that replica reports any write: what was
+    /// read of the range while it stood still is no older than that. It names the replica, as each counts for itself.
     pub async fn last_change(self, id: &DocId) -> Result<SeqEntry, ReadError> {
         let map = self.map();
         let range = map.index_of(id);
         Ok(entry(
             map.range(range),
-            self.replicas().on_one(range, |copy| async move { copy.replica_position().await }).await?,
+            self.replicas().on_one(range, |replica| async move { replica.replica_position().await }).await?,
         ))
     }
 
-    /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` copies (`None`:
-    /// the default number).
+    /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` replicas
+    /// (`None`: the default number).
     pub async fn fetch_many(
         self,
         wants: Vec<(DocId, Want)>,
@@ -244,11 +244,11 @@ impl Documents<'_> {
         Ok(answers)
     }
 
-    /// Fails when fewer copies answered than were to be asked, where the configuration wants that.
+    /// Fails when fewer replicas answered than were to be asked, where the configuration wants that.
     pub(in crate::coordinator) fn check_quorum(self, answered: usize, wanted: usize) -> Result<(), ReadError> {
         match answered >= wanted || !self.context.config.bool("cluster", "strict_reads", false) {
             true => Ok(()),
-            false => Err(ReadError::TooFewCopies { answered, wanted }),
+            false => Err(ReadError::TooFewReplicas { answered, wanted }),
         }
     }
 
@@ -289,12 +289,12 @@ impl Documents<'_> {
         let bytes = range.map(|r| (r.start, r.end));
         let open = |layout: Arc<Layout>| async move {
             let range = layout.map.index_of(id);
-            // Its digest tells what is read: any copy will do.
-            let copies = self.replicas().all_readers(&layout, range).await?;
+            // Its digest tells what is read: any replica will do.
+            let replicas = self.replicas().all_readers(&layout, range).await?;
             let mut readers: VecDeque<_> =
-                copies.iter().map(|copy| copy.blob_reader(attachment, read, bytes)).collect();
-            let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: layout.placed.copies(range) })?;
-            Ok::<_, ReadError>((inner, readers, mender(&copies, attachment)))
+                replicas.iter().map(|replica| replica.blob_reader(attachment, read, bytes)).collect();
+            let inner = readers.pop_front().ok_or(ShardError::NoReplica { replicas: layout.placed.replicas(range) })?;
+            Ok::<_, ReadError>((inner, readers, mender(&replicas, attachment)))
         };
         let (inner, others, mender) = self.replicas().by_layout(open).await?;
         let mender = mender.map(|mender| (mender, self.context.env.clone()));
@@ -318,12 +318,16 @@ impl Documents<'_> {
     }
 }
 
-/// Who brings this node's copy an attachment anew; nobody where it has no file, or there is no other copy.
-fn mender(copies: &[RangeCopy], attachment: &Attachment) -> Option<Mender> {
-    let copy = copies.iter().find_map(|copy| if let RangeCopy::Own(own) = copy { Some(&own.shard) } else { None })?;
-    let source = copies.iter().find_map(|copy| if let RangeCopy::Remote(other) = copy { Some(other) } else { None })?;
+/// Who brings this node's replica an attachment anew; nobody where it has no file, or there is no other replica.
+fn mender(replicas: &[RangeReplica], attachment: &Attachment) -> Option<Mender> {
+    let replica = replicas
+        .iter()
+        .find_map(|replica| if let RangeReplica::Own(own) = replica { Some(&own.shard) } else { None })?;
+    let source = replicas
+        .iter()
+        .find_map(|replica| if let RangeReplica::Remote(other) = replica { Some(other) } else { None })?;
     let has_file = attachment.stored_length > limits::BLOB_INLINE_BYTES as u64;
-    has_file.then(|| Mender { copy: copy.clone(), attachment: attachment.clone(), source: source.clone() })
+    has_file.then(|| Mender { replica: replica.clone(), attachment: attachment.clone(), source: source.clone() })
 }
 
 /// A local document as a revision `0-N`.

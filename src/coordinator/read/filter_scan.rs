@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::read::Queries;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::{DocSource, Span};
 use crate::document::collate::Collator;
@@ -155,11 +155,11 @@ impl RangeCursor {
             let (from, to) = (start.clone(), end.clone());
             let (collator, conflicts) = (collator.clone(), query.conflicts);
             let filter_scan = Filter { start: from, end: to, descending, selector, collator, conflicts, limit };
-            let on_copy = |copy: RangeCopy| {
+            let on_replica = |replica: RangeReplica| {
                 let filter_scan = filter_scan.clone();
-                async move { copy.filter_scan(filter_scan).await }
+                async move { replica.filter_scan(filter_scan).await }
             };
-            let page = database.replicas().on_one(self.range, on_copy).await?;
+            let page = database.replicas().on_one(self.range, on_replica).await?;
             let examined = page.examined + page.rows.iter().map(|row| row.examined).sum::<u64>();
             cost::read(1, usize::try_from(examined).unwrap_or(usize::MAX));
             self.rows = page.rows.into();

@@ -106,7 +106,7 @@ impl Queries<'_> {
             None => self.all(&query),
             Some(index) => self.rows(&query, index).await?,
         };
-        // Rows of one copy's index are no documents of several.
+        // Rows of one replica's index are no documents of several.
         let covering = request.r <= 1 && query.index.as_ref().is_some_and(|index| is_covering(request, index));
         Ok(Hits { database: Arc::clone(self.database), query, columns, covering, source, unread: Vec::new() })
     }
@@ -253,12 +253,12 @@ impl Hits {
         self.matching(matcher).await
     }
 
-    /// Copies to read each document from.
+    /// Replicas to read each document from.
     fn r(&self) -> u32 {
         u32::try_from(self.query.request.r).unwrap_or(u32::MAX)
     }
 
-    /// Matches documents of single copies as several have them.
+    /// Matches documents of single replicas as several have them.
     async fn match_all(&self, rows: Vec<Matched>) -> Result<Vec<Hit>, ViewError> {
         let mut rows: Vec<(DocId, Option<Bytes>)> = rows.into_iter().map(|row| (row.id, None)).collect();
         let mut hits = Vec::new();

@@ -15,12 +15,12 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::coordinator::read::Documents;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::RangeCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::{MayHaveMoved as _, ReadError};
-use crate::coordinator::topology::quorum::copies_to_ask;
+use crate::coordinator::topology::quorum::replicas_to_ask;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -35,7 +35,7 @@ type Wants = Vec<(DocId, Want)>;
 type Found = Vec<Option<Fetched>>;
 
 impl Documents<'_> {
-    /// Reads documents of one range from `r` copies; tells for each how many copies have it just so, too.
+    /// Reads documents of one range from `r` replicas; tells for each how many replicas have it just so, too.
     pub(in crate::coordinator) async fn fetch_counted(
         self,
         (layout, range): (&Layout, usize),
@@ -54,15 +54,15 @@ impl Documents<'_> {
         most: usize,
     ) -> Result<(Found, Vec<usize>), ReadError> {
         cost::read(1, wants.len());
-        let copies = self.replicas().all_readers(layout, range).await?;
+        let replicas = self.replicas().all_readers(layout, range).await?;
         if layout.is_alone(range) {
-            let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
-            let found = copy.fetch_first(&wants, most).await?;
+            let replica = replicas.first().ok_or(ShardError::NoReplica { replicas: 1 })?;
+            let found = replica.fetch_first(&wants, most).await?;
             let agreed = vec![1; found.len()];
             return Ok((found, agreed));
         }
-        let ask = copies_to_ask(r, layout.placed.copies(range));
-        let replies = self.ask_admitted((layout, range), &copies, (&wants, most), ask).await?;
+        let ask = replicas_to_ask(r, layout.placed.replicas(range));
+        let replies = self.ask_admitted((layout, range), &replicas, (&wants, most), ask).await?;
         self.check_quorum(replies.len(), ask)?;
         let mut others = replies.into_iter();
         // Invariant: without any reply the call above fails.
@@ -77,7 +77,7 @@ impl Documents<'_> {
         let unequal: Vec<usize> = (0..answers.len()).filter(|at| differ(at) || lacks(at)).collect();
         for step in unequal.chunks(limits::DOCS_PER_FETCH) {
             let asked = step.iter().map(|at| wants[*at].clone()).collect();
-            let united = self.unite((layout, range), &copies, asked, most).await?;
+            let united = self.unite((layout, range), &replicas, asked, most).await?;
             let cut = step.get(united.len()).copied();
             for (at, fetched) in step.iter().zip(united) {
                 let told = std::iter::once(&answers[*at]).chain(others.iter().map(|other| &other[*at]));
@@ -93,21 +93,21 @@ impl Documents<'_> {
         Ok((answers, agreed))
     }
 
-    /// As [`Documents::ask_several`]; the first of them are copies that the handle's reads may be of, one at least.
+    /// As [`Documents::ask_several`]; the first of them are replicas that the handle's reads may be of, one at least.
     async fn ask_admitted(
         self,
         at: (&Layout, usize),
-        copies: &[RangeCopy],
+        replicas: &[RangeReplica],
         (wants, most): (&Wants, usize),
         ask: usize,
     ) -> Result<Vec<Found>, ReadError> {
         if self.floor.is_none() {
-            return self.ask_several(at, copies, (wants, most), ask).await;
+            return self.ask_several(at, replicas, (wants, most), ask).await;
         }
-        let admitted = self.admitted(at.0, at.1, copies.to_vec());
+        let admitted = self.admitted(at.0, at.1, replicas.to_vec());
         let mut replies = self.ask_several(at, &admitted, (wants, most), ask.min(admitted.len()).max(1)).await?;
-        let is_other = |copy: &&RangeCopy| admitted.iter().all(|admitted| admitted.node() != copy.node());
-        let others: Vec<RangeCopy> = copies.iter().filter(is_other).cloned().collect();
+        let is_other = |replica: &&RangeReplica| admitted.iter().all(|admitted| admitted.node() != replica.node());
+        let others: Vec<RangeReplica> = replicas.iter().filter(is_other).cloned().collect();
         let left = ask.saturating_sub(replies.len()).min(others.len());
         if left > 0 {
             let trees = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
@@ -120,25 +120,25 @@ impl Documents<'_> {
         Ok(replies)
     }
 
-    /// Replies of up to `ask` copies, that with the documents first. A copy that keeps its caller waiting is overtaken
-    /// by the next one.
+    /// Replies of up to `ask` replicas, that with the documents first. A replica that keeps its caller waiting is
+    /// overtaken by the next one.
     async fn ask_several(
         self,
         (layout, range): (&Layout, usize),
-        copies: &[RangeCopy],
+        replicas: &[RangeReplica],
         (wants, most): (&Wants, usize),
         ask: usize,
     ) -> Result<Vec<Found>, ReadError> {
         let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
-        let mut failed = ShardError::NoCopy { copies: layout.placed.copies(range) };
+        let mut failed = ShardError::NoReplica { replicas: layout.placed.replicas(range) };
         let mut running: FuturesUnordered<BoxFuture<'_, (usize, Result<Found, ShardError>)>> = FuturesUnordered::new();
         let start = |at: usize| -> BoxFuture<'_, (usize, Result<Found, ShardError>)> {
             let trees = trees.clone();
             Box::pin(async move {
-                let timed = self.context.paces.time(&self.context.env, copies[at].node());
+                let timed = self.context.paces.time(&self.context.env, replicas[at].node());
                 let found = match at {
-                    0 => copies[at].fetch_first(wants, most).await,
-                    _ => copies[at].fetch(trees).await,
+                    0 => replicas[at].fetch_first(wants, most).await,
+                    _ => replicas[at].fetch(trees).await,
                 };
                 timed.ended(found.is_ok());
                 (at, found)
@@ -146,7 +146,7 @@ impl Documents<'_> {
         };
         let (mut replies, mut next): (BTreeMap<usize, Found>, usize) = (BTreeMap::new(), 0);
         while replies.len() < ask {
-            while running.len() + replies.len() < ask && next < copies.len() {
+            while running.len() + replies.len() < ask && next < replicas.len() {
                 running.push(start(next));
                 next += 1;
             }
@@ -159,7 +159,7 @@ impl Documents<'_> {
                     Some((_, Err(error))) => failed = no_answer(failed, error),
                     None => break,
                 },
-                () = self.context.env.sleep(limits::READ_OVERTAKE), if next < copies.len() => {
+                () = self.context.env.sleep(limits::READ_OVERTAKE), if next < replicas.len() => {
                     running.push(start(next));
                     next += 1;
                 }
@@ -170,23 +170,23 @@ impl Documents<'_> {
             return Err(failed.into());
         }
         if !replies.contains_key(&0) {
-            let (at, found) = self.full_reply(copies, (wants, most), replies.keys().copied().collect()).await?;
+            let (at, found) = self.full_reply(replicas, (wants, most), replies.keys().copied().collect()).await?;
             replies.remove(&at);
             return Ok(std::iter::once(found).chain(replies.into_values()).collect());
         }
         Ok(replies.into_values().collect())
     }
 
-    /// The documents from one of the copies that told their trees.
+    /// The documents from one of the replicas that told their trees.
     async fn full_reply(
         self,
-        copies: &[RangeCopy],
+        replicas: &[RangeReplica],
         (wants, most): (&Wants, usize),
         told: Vec<usize>,
     ) -> Result<(usize, Found), ReadError> {
-        let mut failed = ShardError::NoCopy { copies: copies.len() };
+        let mut failed = ShardError::NoReplica { replicas: replicas.len() };
         for at in told {
-            match copies[at].fetch_first(wants, most).await {
+            match replicas[at].fetch_first(wants, most).await {
                 Ok(found) => return Ok((at, found)),
                 Err(error) => failed = no_answer(failed, error),
             }
@@ -194,21 +194,21 @@ impl Documents<'_> {
         Err(failed.into())
     }
 
-    /// Documents made of what all copies have of them: the first ones, one at least, until they have so many bytes.
+    /// Documents made of what all replicas have of them: the first ones, one at least, until they have so many bytes.
     async fn unite(
         self,
         (layout, range): (&Layout, usize),
-        copies: &[RangeCopy],
+        replicas: &[RangeReplica],
         wants: Wants,
         most: usize,
     ) -> Result<Found, ReadError> {
         let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
-        let replies = join_all(copies.iter().map(|copy| copy.fetch(trees.clone()))).await;
-        let replies: Vec<(&RangeCopy, Found)> =
-            copies.iter().zip(replies).filter_map(|(copy, found)| Some((copy, found.ok()?))).collect();
-        let replied = replies.iter().map(|(copy, _)| RangeCopy::clone(copy)).collect();
+        let replies = join_all(replicas.iter().map(|replica| replica.fetch(trees.clone()))).await;
+        let replies: Vec<(&RangeReplica, Found)> =
+            replicas.iter().zip(replies).filter_map(|(replica, found)| Some((replica, found.ok()?))).collect();
+        let replied = replies.iter().map(|(replica, _)| RangeReplica::clone(replica)).collect();
         if self.floor.is_some() && self.admitted(layout, range, replied).is_empty() {
-            return Err(ShardError::NoCopy { copies: copies.len() }.into());
+            return Err(ShardError::NoReplica { replicas: replicas.len() }.into());
         }
         let (mut out, mut bytes): (Found, usize) = (Vec::with_capacity(wants.len()), 0);
         let mut lacks: BTreeMap<usize, Vec<Lack>> = BTreeMap::new();
@@ -216,11 +216,11 @@ impl Documents<'_> {
             if bytes > most {
                 break;
             }
-            let told: Vec<(&RangeCopy, Option<&Fetched>)> =
-                replies.iter().map(|(copy, found)| (*copy, found[at].as_ref())).collect();
+            let told: Vec<(&RangeReplica, Option<&Fetched>)> =
+                replies.iter().map(|(replica, found)| (*replica, found[at].as_ref())).collect();
             let union = Union::of(&told, self.revs_limit());
-            for (copy, lack) in union.lacks(&id, &told) {
-                lacks.entry(copy).or_default().extend(lack);
+            for (replica, lack) in union.lacks(&id, &told) {
+                lacks.entry(replica).or_default().extend(lack);
             }
             let fetched = match union.tree.is_empty() {
                 true => None,
@@ -235,9 +235,9 @@ impl Documents<'_> {
         Ok(out)
     }
 
-    /// Sends leaves to a copy that lacks them, behind the answer, one after the other: each is read when it is its
+    /// Sends leaves to a replica that lacks them, behind the answer, one after the other: each is read when it is its
     /// turn, within the bytes that all pulls share. Their uploads come from where they are read.
-    fn repair(self, range: usize, to: &RangeCopy, lacks: Vec<Lack>) {
+    fn repair(self, range: usize, to: &RangeReplica, lacks: Vec<Lack>) {
         let (context, name, target) = (Arc::clone(&self.context), self.name.clone(), Arc::clone(&self.target));
         let (to, revs_limit) = (to.clone(), self.revs_limit());
         self.context.env.spawn(async move {
@@ -247,10 +247,10 @@ impl Documents<'_> {
                 let _held = context.budgets.pulled.take(bytes.saturating_mul(limits::PULL_MEMORY_FACTOR)).await;
                 let Some(stored) = body_of(&from, &id, &rev).await else { continue };
                 let edits = merge_of_stored(&id, path, data.deleted, &stored, revs_limit).into_iter().collect();
-                let source = RemoteCopy::new(&target, range, &node);
+                let source = RemoteReplica::new(&target, range, &node);
                 context.env.metrics().count(Counter::ReadRepairs);
                 if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
-                    tracing::debug!(%error, "a copy was not repaired by a read");
+                    tracing::debug!(%error, "a replica was not repaired by a read");
                     context.lagging(&name);
                 }
             }
@@ -264,21 +264,21 @@ fn lacks_named(want: &Want, fetched: &Option<Fetched>) -> bool {
     is_named && fetched.as_ref().is_none_or(|fetched| fetched.found.iter().any(|(_, stored)| stored.is_none()))
 }
 
-/// A revision as a copy has it; `None` where it cannot be had.
-async fn body_of(copy: &RangeCopy, id: &DocId, rev: &Revision) -> Option<StoredRevision> {
-    let answer = copy.fetch(vec![(id.clone(), Want::Revision(rev.clone()))]).await;
+/// A revision as a replica has it; `None` where it cannot be had.
+async fn body_of(replica: &RangeReplica, id: &DocId, rev: &Revision) -> Option<StoredRevision> {
+    let answer = replica.fetch(vec![(id.clone(), Want::Revision(rev.clone()))]).await;
     answer.ok()?.pop().flatten()?.take_one()
 }
 
-/// What a read wanted, from the union: each revision from a copy that has it.
-async fn pick(told: &[(&RangeCopy, Option<&Fetched>)], id: &DocId, want: &Want, union: Union) -> Fetched {
+/// What a read wanted, from the union: each revision from a replica that has it.
+async fn pick(told: &[(&RangeReplica, Option<&Fetched>)], id: &DocId, want: &Want, union: Union) -> Fetched {
     let mut found = Vec::new();
     for rev in shard::wanted(&union.tree, want) {
         let mut stored = None;
         // Those that tell of its text first: another one may have got it since.
         let (have, others): (Vec<_>, Vec<_>) = told.iter().partition(|(_, fetched)| has_text(*fetched, &rev));
-        for (copy, _) in have.into_iter().chain(others) {
-            stored = body_of(copy, id, &rev).await;
+        for (replica, _) in have.into_iter().chain(others) {
+            stored = body_of(replica, id, &rev).await;
             if stored.is_some() {
                 break;
             }
@@ -292,13 +292,13 @@ fn has_text(fetched: Option<&Fetched>, rev: &Revision) -> bool {
     fetched.is_some_and(|fetched| fetched.tree.get(rev).flatten().is_some_and(RevData::is_available))
 }
 
-/// A leaf that a copy lacks.
+/// A leaf that a replica lacks.
 struct Lack {
     id: DocId,
     path: RevPath,
     data: RevData,
-    /// The copy that has it.
-    from: RangeCopy,
+    /// The replica that has it.
+    from: RangeReplica,
 }
 
 /// The leaves of a document, best first; none for an unknown one.
@@ -306,14 +306,14 @@ fn leaves(fetched: &Option<Fetched>) -> Vec<Revision> {
     fetched.iter().flat_map(|fetched| fetched.tree.leaves()).map(|leaf| leaf.rev).collect()
 }
 
-/// The revisions that all copies together have of a document.
+/// The revisions that all replicas together have of a document.
 struct Union {
     tree: RevTree<RevData>,
     local_seq: u64,
 }
 
 impl Union {
-    fn of(told: &[(&RangeCopy, Option<&Fetched>)], revs_limit: u64) -> Union {
+    fn of(told: &[(&RangeReplica, Option<&Fetched>)], revs_limit: u64) -> Union {
         let mut union = Union { tree: RevTree::new(), local_seq: 0 };
         for fetched in told.iter().filter_map(|(_, fetched)| *fetched) {
             if union.local_seq == 0 {
@@ -321,13 +321,13 @@ impl Union {
             }
             union.tree.unite(&fetched.tree);
         }
-        // As each copy does when it applies what it lacks.
+        // As each replica does when it applies what it lacks.
         union.tree.stem(revs_limit);
         union
     }
 
-    /// For each copy that lacks leaves of the union: those that another one has.
-    fn lacks(&self, id: &DocId, told: &[(&RangeCopy, Option<&Fetched>)]) -> Vec<(usize, Vec<Lack>)> {
+    /// For each replica that lacks leaves of the union: those that another one has.
+    fn lacks(&self, id: &DocId, told: &[(&RangeReplica, Option<&Fetched>)]) -> Vec<(usize, Vec<Lack>)> {
         let leaves = self.tree.leaves();
         let mut out = Vec::new();
         for (at, (_, fetched)) in told.iter().enumerate() {
@@ -347,7 +347,7 @@ impl Union {
     }
 }
 
-/// A stored revision as an edit that merges it into another copy; `None` when its body is damaged.
+/// A stored revision as an edit that merges it into another replica; `None` when its body is damaged.
 pub(in crate::coordinator) fn merge_of_stored(
     id: &DocId,
     path: RevPath,

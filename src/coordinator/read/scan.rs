@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use crate::coordinator::read::documents::{RowDoc, local_revision};
 use crate::coordinator::read::{Lists, ReadOperations};
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::{DocSource, KeyBounds, Span, spans};
 use crate::document::id::DocId;
@@ -331,9 +331,9 @@ impl Lists<'_> {
             return Ok(Vec::new());
         }
         let page = query.page_of(span, limit);
-        let list = |copy: RangeCopy| {
+        let list = |replica: RangeReplica| {
             let page = page.clone();
-            async move { copy.list(page).await }
+            async move { replica.list(page).await }
         };
         let rows = self.replicas().on_one(range, list).await?;
         Ok(rows.into_iter().map(|row| head_of(row, query.conflicts)).collect())
@@ -350,8 +350,8 @@ impl Lists<'_> {
             return Ok(Vec::new());
         }
         let direction = if descending { Direction::Reverse } else { Direction::Forward };
-        let list = |copy: RangeCopy| async move {
-            copy.local_list(span.low.clone(), span.high.clone(), direction, limit).await
+        let list = |replica: RangeReplica| async move {
+            replica.local_list(span.low.clone(), span.high.clone(), direction, limit).await
         };
         let rows = self.replicas().on_one(range, list).await?;
         let head = |(id, document): (DocId, LocalDocument)| {

@@ -14,7 +14,7 @@ use crate::coordinator::read::view::ViewError;
 use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::calls::{IndexSize, SearchFor, SearchRefusal, SizeOf};
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica, is_away};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::document::id::DocId;
 use crate::index::mango::text::TextMapper;
@@ -131,8 +131,8 @@ impl Queries<'_> {
 }
 
 impl DatabaseSearch {
-    /// The index on a copy of this node.
-    pub(super) fn on(&self, range: usize, copy: &OwnCopy) -> SearchIndex {
+    /// The index on a replica of this node.
+    pub(super) fn on(&self, range: usize, replica: &OwnReplica) -> SearchIndex {
         let owner = Owner {
             database: self.database.name.clone(),
             design: self.program.id().as_str().to_owned(),
@@ -140,18 +140,18 @@ impl DatabaseSearch {
             is_search: true,
         };
         let what = (&self.definition, &self.analyzer);
-        self.database.context.indexes.search(&copy.shard, what, &self.mapper, owner)
+        self.database.context.indexes.search(&replica.shard, what, &self.mapper, owner)
     }
 
-    /// What the index on a copy of this node answers.
+    /// What the index on a replica of this node answers.
     pub(in crate::coordinator) async fn search_own(
         &self,
         range: usize,
-        copy: &OwnCopy,
+        replica: &OwnReplica,
         request: Request,
         update: bool,
     ) -> Result<Result<Answer, SearchRefusal>, IndexError> {
-        let index = self.on(range, copy);
+        let index = self.on(range, replica);
         if update {
             index.update().await?;
         }
@@ -161,29 +161,29 @@ impl DatabaseSearch {
         }
     }
 
-    /// What there is of it on a copy of this node.
+    /// What there is of it on a replica of this node.
     pub(in crate::coordinator) async fn size_of_own(
         &self,
         range: usize,
-        copy: &OwnCopy,
+        replica: &OwnReplica,
     ) -> Result<IndexSize, IndexError> {
-        let header = self.on(range, copy).header().await?.unwrap_or_default();
+        let header = self.on(range, replica).header().await?.unwrap_or_default();
         Ok(IndexSize {
             documents: header.documents(),
             deleted: header.deleted(),
             bytes: header.bytes(),
             position: header.position,
             purges: header.purge_position,
-            last: copy.replica_position().position,
+            last: replica.replica_position().position,
         })
     }
 
-    /// Brings the index on the copies that this node holds up to date, without haste. One that is damaged or not filled
-    /// yet is nothing to the others.
+    /// Brings the index on the replicas that this node holds up to date, without haste. One that is damaged or not
+    /// filled yet is nothing to the others.
     pub(in crate::coordinator) async fn update_own_gently(&self) {
         let update = |range: usize| async move {
-            match self.database.replicas().own_copy(range).await? {
-                Some(copy) => self.on(range, &copy).update_gently().await,
+            match self.database.replicas().own_replica(range).await? {
+                Some(replica) => self.on(range, &replica).update_gently().await,
                 None => Ok(()),
             }
         };
@@ -202,24 +202,25 @@ impl DatabaseSearch {
     async fn search_on(
         &self,
         range: usize,
-        copy: &RangeCopy,
+        replica: &RangeReplica,
         request: Request,
         update: bool,
     ) -> Result<Result<Answer, SearchRefusal>, IndexError> {
-        match copy {
-            RangeCopy::Own(copy) => self.search_own(range, copy, request, update).await,
-            RangeCopy::Remote(copy) => {
+        match replica {
+            RangeReplica::Own(replica) => self.search_own(range, replica, request, update).await,
+            RangeReplica::Remote(replica) => {
                 let question = SearchFor { request: Box::new(request), update };
-                copy.search(self.design(), self.definition.signature.0, question).await
+                replica.search(self.design(), self.definition.signature.0, question).await
             }
         }
     }
 
-    /// What one copy of a range answers.
+    /// What one replica of a range answers.
     async fn search_range(&self, range: usize, request: Request, update: bool) -> Result<Answer, SearchFailure> {
-        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.replicas().copies_of(range) });
-        for copy in self.copies(range).await? {
-            match self.search_on(range, &copy, request.clone(), update).await {
+        let mut failed =
+            IndexError::Shard(ShardError::NoReplica { replicas: self.database.replicas().replicas_of(range) });
+        for replica in self.replicas(range).await? {
+            match self.search_on(range, &replica, request.clone(), update).await {
                 Err(IndexError::Shard(error)) if is_away(&error) && !self.database.replicas().is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
                         failed = IndexError::Shard(no_answer(before, error));
@@ -232,8 +233,8 @@ impl DatabaseSearch {
         Err(failed.into())
     }
 
-    /// The copies of a range in the order in which all nodes ask them.
-    pub(super) async fn copies(&self, range: usize) -> Result<Vec<RangeCopy>, ShardError> {
+    /// The replicas of a range in the order in which all nodes ask them.
+    pub(super) async fn replicas(&self, range: usize) -> Result<Vec<RangeReplica>, ShardError> {
         let layout = self.database.layout();
         Ok(self.database.admitted(&layout, range, self.database.replicas().primaries(&layout, range).await?))
     }
@@ -304,11 +305,13 @@ impl DatabaseSearch {
     /// As of views.
     pub async fn size(&self) -> Result<IndexSize, SearchFailure> {
         let one = |range: usize| async move {
-            let mut failed = ShardError::NoCopy { copies: self.database.replicas().copies_of(range) };
-            for copy in self.copies(range).await? {
-                let size = match &copy {
-                    RangeCopy::Own(copy) => self.size_of_own(range, copy).await,
-                    RangeCopy::Remote(copy) => copy.search(self.design(), self.definition.signature.0, SizeOf).await,
+            let mut failed = ShardError::NoReplica { replicas: self.database.replicas().replicas_of(range) };
+            for replica in self.replicas(range).await? {
+                let size = match &replica {
+                    RangeReplica::Own(replica) => self.size_of_own(range, replica).await,
+                    RangeReplica::Remote(replica) => {
+                        replica.search(self.design(), self.definition.signature.0, SizeOf).await
+                    }
                 };
                 match size {
                     Err(IndexError::Shard(error)) if is_away(&error) => failed = no_answer(failed, error),

@@ -69,15 +69,15 @@ impl Queries<'_> {
 }
 
 impl DatabaseSearch {
-    /// The index on the copies that this node holds.
+    /// The index on the replicas that this node holds.
     async fn own_indexes(&self) -> Result<Vec<SearchIndex>, ShardError> {
         let mut found = Vec::new();
         for range in self.database.ranges() {
-            let copy = match self.database.replicas().own_copy(range).await {
+            let replica = match self.database.replicas().own_replica(range).await {
                 Err(error) if error.is_damage_here() || matches!(error, ShardError::NotExecuted(_)) => None,
-                copy => copy?,
+                replica => replica?,
             };
-            found.extend(copy.map(|copy| self.on(range, &copy)));
+            found.extend(replica.map(|replica| self.on(range, &replica)));
         }
         Ok(found)
     }

@@ -6,7 +6,7 @@
 
 use crate::coordinator::read::Lists;
 use crate::coordinator::read::scan::AllDocsQuery;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::{DocSource, Span};
 use crate::limits;
@@ -49,9 +49,9 @@ impl Lists<'_> {
                 break;
             }
             let (start, end) = (span.low.clone(), span.high.clone());
-            let select = |copy: RangeCopy| {
+            let select = |replica: RangeReplica| {
                 let (start, end) = (start.clone(), end.clone());
-                async move { copy.select((start, end), direction, low + width / 2).await }
+                async move { replica.select((start, end), direction, low + width / 2).await }
             };
             let found = self.replicas().on_one(range, select).await?;
             let Some(id) = found else { break };

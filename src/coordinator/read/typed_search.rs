@@ -1,7 +1,7 @@
-//! Searches of indexes with types: one copy of each range is asked, and their answers are made one.
+//! Searches of indexes with types: one replica of each range is asked, and their answers are made one.
 //!
-//! Rows that stand alike otherwise stand by their documents' ids, so that all copies of a range answer in one order and
-//! a bookmark holds on whichever copy answers next, and when ranges are split.
+//! Rows that stand alike otherwise stand by their documents' ids, so that all replicas of a range answer in one order
+//! and a bookmark holds on whichever replica answers next, and when ranges are split.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use settee_search::search::{Answer, Row, SortValue};
 
 use crate::coordinator::read::search::{DatabaseSearch, SearchFailure};
 use crate::coordinator::replica::calls::{SearchRefusal, TypedAnswer, TypedFor};
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy, is_away};
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica, is_away};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -110,15 +110,15 @@ fn id_of(order: &[SortValue]) -> Option<DocId> {
 }
 
 impl DatabaseSearch {
-    /// What the index on a copy of this node answers.
+    /// What the index on a replica of this node answers.
     pub(in crate::coordinator) async fn typed_own(
         &self,
         range: usize,
-        copy: &OwnCopy,
+        replica: &OwnReplica,
         request: Request,
         update: bool,
     ) -> Result<Result<TypedAnswer, SearchRefusal>, IndexError> {
-        let index = self.on(range, copy);
+        let index = self.on(range, replica);
         let env = &self.database.context.env;
         let begun = env.now();
         if update && !index.is_current() {
@@ -134,15 +134,16 @@ impl DatabaseSearch {
         }
     }
 
-    /// What one copy of a range answers.
+    /// What one replica of a range answers.
     async fn typed_range(&self, range: usize, request: Request, update: bool) -> Result<TypedAnswer, SearchFailure> {
-        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.replicas().copies_of(range) });
-        for copy in self.copies(range).await? {
-            let answered = match &copy {
-                RangeCopy::Own(copy) => self.typed_own(range, copy, request.clone(), update).await,
-                RangeCopy::Remote(copy) => {
+        let mut failed =
+            IndexError::Shard(ShardError::NoReplica { replicas: self.database.replicas().replicas_of(range) });
+        for replica in self.replicas(range).await? {
+            let answered = match &replica {
+                RangeReplica::Own(replica) => self.typed_own(range, replica, request.clone(), update).await,
+                RangeReplica::Remote(replica) => {
                     let question = TypedFor { request: Box::new(request.clone()), update };
-                    copy.search(self.design(), self.definition.signature.0, question).await
+                    replica.search(self.design(), self.definition.signature.0, question).await
                 }
             };
             match answered {

@@ -18,7 +18,7 @@ use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::design::DesignLookupError;
 use crate::coordinator::replica::message::ReplicaPosition;
-use crate::coordinator::replica::range_copy::{CopyView, OwnCopy, RangeCopy, is_away};
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica, ReplicaView, is_away};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::seq::Seq;
@@ -82,7 +82,7 @@ pub struct ViewQuery {
     pub update_seq: bool,
     /// Whether to update the view.
     pub update: Update,
-    /// Read of each range the same copy whichever node is asked, as long as the same ones can be.
+    /// Read of each range the same replica whichever node is asked, as long as the same ones can be.
     pub stable: bool,
     /// Only rows of documents of this partition.
     pub partition: Option<String>,
@@ -216,36 +216,41 @@ impl DatabaseView {
         }
     }
 
-    /// The view on a copy.
-    pub(in crate::coordinator) fn on(&self, range: usize, copy: RangeCopy) -> CopyView {
-        match copy {
-            RangeCopy::Own(copy) => {
+    /// The view on a replica.
+    pub(in crate::coordinator) fn on(&self, range: usize, replica: RangeReplica) -> ReplicaView {
+        match replica {
+            RangeReplica::Own(replica) => {
                 let owner = Owner {
                     database: self.database.name.clone(),
                     design: self.program.id().as_str().to_owned(),
                     range: self.database.map().range(range).to_string(),
                     is_search: false,
                 };
-                CopyView::Own(self.database.context.indexes.view(&copy.shard, &self.definition, &self.mapper, owner))
+                ReplicaView::Own(self.database.context.indexes.view(
+                    &replica.shard,
+                    &self.definition,
+                    &self.mapper,
+                    owner,
+                ))
             }
-            RangeCopy::Remote(copy) => {
+            RangeReplica::Remote(replica) => {
                 let (program, signature) = (self.program.clone(), self.definition.signature);
-                CopyView::Remote { copy, program, signature }
+                ReplicaView::Remote { replica, program, signature }
             }
         }
     }
 
-    /// The view on the copies that this node holds, but those that are damaged or not filled yet: of their ranges
+    /// The view on the replicas that this node holds, but those that are damaged or not filled yet: of their ranges
     /// others are read.
     pub(in crate::coordinator) async fn own_indexes(&self) -> Result<Vec<ViewIndex>, ShardError> {
         let mut out = Vec::new();
         for range in self.database.ranges() {
-            let copy = match self.database.replicas().own_copy(range).await {
+            let replica = match self.database.replicas().own_replica(range).await {
                 Err(error) if error.is_damage_here() || matches!(error, ShardError::NotExecuted(_)) => None,
-                copy => copy?,
+                replica => replica?,
             };
-            if let Some(copy) = copy
-                && let CopyView::Own(index) = self.on(range, RangeCopy::Own(copy))
+            if let Some(replica) = replica
+                && let ReplicaView::Own(index) = self.on(range, RangeReplica::Own(replica))
             {
                 out.push(index);
             }
@@ -253,22 +258,23 @@ impl DatabaseView {
         Ok(out)
     }
 
-    /// The view on one copy of a range, as up to date as `update` wants it. `stable`: see [`ViewQuery::stable`].
+    /// The view on one replica of a range, as up to date as `update` wants it. `stable`: see [`ViewQuery::stable`].
     pub(in crate::coordinator) async fn seat(
         &self,
         range: usize,
         update: Update,
         stable: bool,
     ) -> Result<Seat, IndexError> {
-        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.replicas().copies_of(range) });
+        let mut failed =
+            IndexError::Shard(ShardError::NoReplica { replicas: self.database.replicas().replicas_of(range) });
         let layout = self.database.layout();
-        let copies = match stable {
+        let replicas = match stable {
             // All nodes have them in one order.
             true => self.database.admitted(&layout, range, self.database.replicas().primaries(&layout, range).await?),
             false => self.database.replicas().readers(&layout, range).await?,
         };
-        for copy in copies {
-            match self.seat_on(range, copy, update).await {
+        for replica in replicas {
+            match self.seat_on(range, replica, update).await {
                 Err(IndexError::Shard(error)) if is_away(&error) && !self.database.replicas().is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
                         failed = IndexError::Shard(no_answer(before, error));
@@ -280,7 +286,7 @@ impl DatabaseView {
         Err(failed)
     }
 
-    /// The view on one copy of each of the ranges.
+    /// The view on one replica of each of the ranges.
     pub(in crate::coordinator) async fn seats(
         &self,
         ranges: &[usize],
@@ -292,15 +298,15 @@ impl DatabaseView {
         }
     }
 
-    /// What [`DatabaseView::seat`] of each range comes to where there is nothing to wait for: the copies are at hand,
+    /// What [`DatabaseView::seat`] of each range comes to where there is nothing to wait for: the replicas are at hand,
     /// and what the query asks of the view is known. Else nothing.
     pub(in crate::coordinator) fn seats_at_hand(&self, ranges: &[usize], query: &ViewQuery) -> Option<Vec<Seat>> {
         if query.stable || query.update == Update::After {
             return None;
         }
-        let seat = |(range, copy): (&usize, OwnCopy)| {
-            let view = self.on(*range, RangeCopy::Own(copy.clone()));
-            let CopyView::Own(index) = &view else { return None };
+        let seat = |(range, replica): (&usize, OwnReplica)| {
+            let view = self.on(*range, RangeReplica::Own(replica.clone()));
+            let ReplicaView::Own(index) = &view else { return None };
             if query.update == Update::Before && !self.needs_no_update(index) {
                 return None;
             }
@@ -308,25 +314,25 @@ impl DatabaseView {
             Some(Seat {
                 header,
                 is_building,
-                replica_position: copy.replica_position(),
+                replica_position: replica.replica_position(),
                 view,
-                copy: RangeCopy::Own(copy),
+                replica: RangeReplica::Own(replica),
                 state: None,
             })
         };
-        let copies = self.database.replicas().copies_at_hand(&self.database.layout(), ranges)?;
-        ranges.iter().zip(copies).map(seat).collect()
+        let replicas = self.database.replicas().replicas_at_hand(&self.database.layout(), ranges)?;
+        ranges.iter().zip(replicas).map(seat).collect()
     }
 
-    async fn seat_on(&self, range: usize, copy: RangeCopy, update: Update) -> Result<Seat, IndexError> {
-        let view = self.on(range, copy.clone());
+    async fn seat_on(&self, range: usize, replica: RangeReplica, update: Update) -> Result<Seat, IndexError> {
+        let view = self.on(range, replica.clone());
         match update {
-            Update::Before => self.update(&view, range, &copy).await?,
+            Update::Before => self.update(&view, range, &replica).await?,
             Update::After => view.update_later().await?,
             Update::Never => {}
         }
-        let ((header, is_building), replica_position) = (view.header().await?, copy.replica_position().await?);
-        Ok(Seat { view, header, is_building, replica_position, copy, state: None })
+        let ((header, is_building), replica_position) = (view.header().await?, replica.replica_position().await?);
+        Ok(Seat { view, header, is_building, replica_position, replica, state: None })
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.
@@ -417,11 +423,11 @@ struct Spans {
     before: Places,
 }
 
-/// The view on the copy of a range that is read.
+/// The view on the replica of a range that is read.
 pub(in crate::coordinator) struct Seat {
-    pub view: CopyView,
+    pub view: ReplicaView,
     /// The replica that it is on.
-    pub copy: RangeCopy,
+    pub replica: RangeReplica,
     pub header: Header,
     pub is_building: bool,
     pub replica_position: ReplicaPosition,
@@ -445,7 +451,7 @@ pub struct ViewRows {
     untold: Option<Places>,
     pub(in crate::coordinator) view: DatabaseView,
     pub(in crate::coordinator) query: ViewQuery,
-    /// The copies read, one for each of the ranges.
+    /// The replicas read, one for each of the ranges.
     pub(in crate::coordinator) seats: Vec<Seat>,
     pub(in crate::coordinator) ranges: Vec<usize>,
     /// Bytes of the partition in places.
@@ -660,7 +666,7 @@ impl ViewRows {
 
     /// Reads a page into each range cursor that ran empty.
     async fn fill(&mut self) -> Result<(), ViewError> {
-        for _ in 0..limits::COPIES_TRIED {
+        for _ in 0..limits::REPLICAS_TRIED {
             self.fill_once().await?;
             if self
                 .range_cursors
@@ -714,13 +720,13 @@ impl ViewRows {
         .await
     }
 
-    /// Has another copy go on where the one that was read failed so: places are the same on every copy.
+    /// Has another replica go on where the one that was read failed so: places are the same on every replica.
     pub(in crate::coordinator) async fn go_elsewhere(&mut self, at: usize, error: IndexError) -> Result<(), ViewError> {
         let error = match error {
             IndexError::Shard(error) if is_away(&error) => error,
             error => return Err(error.into()),
         };
-        if error != ShardError::Moved && self.view.database.replicas().copies_of(self.ranges[at]) == 1 {
+        if error != ShardError::Moved && self.view.database.replicas().replicas_of(self.ranges[at]) == 1 {
             return Err(error.into());
         }
         self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;

@@ -96,7 +96,7 @@ impl ViewRows {
         let mut end = wants.len();
         let reads = by_seat.into_iter().map(|(seat, places)| {
             let wanted = some(&places);
-            async move { (seat, places, self.seats[seat].copy.fetch_first(&wanted, share).await) }
+            async move { (seat, places, self.seats[seat].replica.fetch_first(&wanted, share).await) }
         });
         for (seat, places, found) in join_all(reads).await {
             let is_alone = database.replicas().is_alone(self.ranges[seat]);

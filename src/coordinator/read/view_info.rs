@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use crate::coordinator::read::view::{Update, ViewError};
 use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::calls::KeepViews;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::index::search::SearchDefinition;
@@ -92,12 +92,12 @@ impl Queries<'_> {
         }
         keep.extend(self.known.expires_at().map(|member| Definition::expiry(&member).signature));
         for range in self.ranges() {
-            for copy in self.replicas().primaries(&self.layout(), range).await? {
-                match copy {
-                    RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
-                    RangeCopy::Remote(copy) => {
-                        if let Err(error) = copy.ask(KeepViews(keep.iter().map(|view| view.0).collect())).await {
-                            tracing::info!(%error, database = self.name, "a copy's views are not cleaned up");
+            for replica in self.replicas().primaries(&self.layout(), range).await? {
+                match replica {
+                    RangeReplica::Own(replica) => self.context.indexes.clean_up(&replica.shard, &keep).await?,
+                    RangeReplica::Remote(replica) => {
+                        if let Err(error) = replica.ask(KeepViews(keep.iter().map(|view| view.0).collect())).await {
+                            tracing::info!(%error, database = self.name, "a replica's views are not cleaned up");
                         }
                     }
                 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use futures_util::future::{join, join_all, try_join};
 
 use crate::coordinator::read::view_state::StateReads;
-use crate::coordinator::replica::range_copy::CopyView;
+use crate::coordinator::replica::range_replica::ReplicaView;
 use crate::index::{
     GroupBy, GroupPage, Hold, IndexError, Places, RowPage, StateOf, ViewIndex, count_of, counted_rows_of, groups_of,
     rows_of,
@@ -14,8 +14,8 @@ use crate::index::{
 use crate::storage::Direction;
 use crate::world::cost;
 
-/// What is to be read of which copy; each has a number, which comes back with its answer.
-pub(in crate::coordinator) type Reads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>)>;
+/// What is to be read of which replica; each has a number, which comes back with its answer.
+pub(in crate::coordinator) type Reads<'v> = Vec<(usize, &'v ReplicaView, VecDeque<Places>)>;
 
 /// Those of this node, their numbers beside them; and those of others.
 struct Parted<'v> {
@@ -29,11 +29,11 @@ impl<'v> Parted<'v> {
         let mut parted = Parted { numbers: Vec::new(), own: Vec::new(), others: Vec::new() };
         for (number, view, places) in reads {
             match view {
-                CopyView::Own(index) => {
+                ReplicaView::Own(index) => {
                     parted.numbers.push(number);
                     parted.own.push((index, places));
                 }
-                CopyView::Remote { .. } => parted.others.push((number, view, places)),
+                ReplicaView::Remote { .. } => parted.others.push((number, view, places)),
             }
         }
         parted
@@ -111,7 +111,7 @@ pub(in crate::coordinator) async fn groups(
     for (number, view, places, of) in reads {
         match view {
             // As many read their first page at once, most of them their only one.
-            CopyView::Own(index) if !matches!(of, StateOf::Held(_)) => {
+            ReplicaView::Own(index) if !matches!(of, StateOf::Held(_)) => {
                 numbers.push(number);
                 own.push((index, places));
             }
@@ -123,12 +123,12 @@ pub(in crate::coordinator) async fn groups(
 }
 
 /// How many rows of all of them lie in `places`.
-pub(in crate::coordinator) async fn count(views: Vec<&CopyView>, places: Places) -> Result<u64, IndexError> {
+pub(in crate::coordinator) async fn count(views: Vec<&ReplicaView>, places: Places) -> Result<u64, IndexError> {
     let (mut own, mut asked) = (Vec::new(), Vec::new());
     for view in views {
         match view {
-            CopyView::Own(index) => own.push(index),
-            CopyView::Remote { .. } => asked.push(view.count(places.clone())),
+            ReplicaView::Own(index) => own.push(index),
+            ReplicaView::Remote { .. } => asked.push(view.count(places.clone())),
         }
     }
     let (others, own) = join(join_all(asked), count_of(&own, &places)).await;

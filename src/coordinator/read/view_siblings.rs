@@ -12,34 +12,34 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::view::DatabaseView;
-use crate::coordinator::replica::range_copy::{CopyView, RangeCopy};
+use crate::coordinator::replica::range_replica::{RangeReplica, ReplicaView};
 use crate::index::{Definition, IndexError, ViewIndex};
 use crate::script::ScriptError;
 
 impl DatabaseView {
-    /// Brings `view`, which is this one on a copy, up to date. A node looks to the other views of the copies that it
-    /// holds.
+    /// Brings `view`, which is this one on a replica, up to date. A node looks to the other views of the replicas that
+    /// it holds.
     ///
     /// # Errors
     /// Where the view cannot be built, or one of the others fails.
     pub(in crate::coordinator) async fn update(
         &self,
-        view: &CopyView,
+        view: &ReplicaView,
         range: usize,
-        copy: &RangeCopy,
+        replica: &RangeReplica,
     ) -> Result<(), IndexError> {
-        let CopyView::Own(index) = view else { return view.update().await };
+        let ReplicaView::Own(index) = view else { return view.update().await };
         // Most often there is nothing to do.
         match index.is_current() || self.database.queries().swaps_when_ready() {
             true => index.update().await?,
-            false => self.beside_siblings(index.clone(), range, copy).update().await?,
+            false => self.beside_siblings(index.clone(), range, replica).update().await?,
         }
         let (design, until) = (self.program.key(), index.committed());
         if index.is_trusted(&design, until) || self.database.queries().swaps_when_ready() {
             return Ok(());
         }
         let fallible = Definition::fallible(self.program.body(), self.database.map().partitioned);
-        try_join_all(fallible.into_iter().map(|other| self.check(other, range, copy))).await?;
+        try_join_all(fallible.into_iter().map(|other| self.check(other, range, replica))).await?;
         index.trust(design, until);
         Ok(())
     }
@@ -50,32 +50,36 @@ impl DatabaseView {
         index.is_current() && (is_trusted() || self.database.queries().swaps_when_ready())
     }
 
-    /// Brings the view on a copy of this node up to date with the others of its design document, without haste.
-    pub(in crate::coordinator) async fn update_gently(&self, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
-        match self.on(range, copy.clone()) {
-            CopyView::Own(index) if !index.is_current() => {
-                self.beside_siblings(index, range, copy).update_gently().await
+    /// Brings the view on a replica of this node up to date with the others of its design document, without haste.
+    pub(in crate::coordinator) async fn update_gently(
+        &self,
+        range: usize,
+        replica: &RangeReplica,
+    ) -> Result<(), IndexError> {
+        match self.on(range, replica.clone()) {
+            ReplicaView::Own(index) if !index.is_current() => {
+                self.beside_siblings(index, range, replica).update_gently().await
             }
             // Other nodes do so by themselves.
             _ => Ok(()),
         }
     }
 
-    /// The index with those of the other views on its copy.
-    fn beside_siblings(&self, index: ViewIndex, range: usize, copy: &RangeCopy) -> ViewIndex {
+    /// The index with those of the other views on its replica.
+    fn beside_siblings(&self, index: ViewIndex, range: usize, replica: &RangeReplica) -> ViewIndex {
         let all = Definition::all(self.program.body(), self.database.map().partitioned);
         let others = all.filter(|(_, other)| other.signature != self.definition.signature).filter_map(|(_, other)| {
-            match self.database.queries().view_of(&self.program, Arc::new(other)).on(range, copy.clone()) {
-                CopyView::Own(other) => Some(other),
-                CopyView::Remote { .. } => None,
+            match self.database.queries().view_of(&self.program, Arc::new(other)).on(range, replica.clone()) {
+                ReplicaView::Own(other) => Some(other),
+                ReplicaView::Remote { .. } => None,
             }
         });
         index.beside(others.collect())
     }
 
-    async fn check(&self, other: Definition, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
+    async fn check(&self, other: Definition, range: usize, replica: &RangeReplica) -> Result<(), IndexError> {
         let other = self.database.queries().view_of(&self.program, Arc::new(other));
-        let CopyView::Own(index) = other.on(range, copy.clone()) else { return Ok(()) };
+        let ReplicaView::Own(index) = other.on(range, replica.clone()) else { return Ok(()) };
         match index.update().await {
             Ok(()) => index.check_rows().await,
             // Out of time or memory.

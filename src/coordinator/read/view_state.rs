@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crate::coordinator::read::view::{Seat, ViewError, ViewRows};
-use crate::coordinator::replica::range_copy::{CopyView, is_away};
+use crate::coordinator::replica::range_replica::{ReplicaView, is_away};
 use crate::index::{Hold, IndexError, Places, StateOf};
 use crate::limits;
 use crate::world::Env;
@@ -18,7 +18,7 @@ use crate::world::Env;
 /// dropped.
 pub(in crate::coordinator) struct SeatState {
     number: u64,
-    view: CopyView,
+    view: ReplicaView,
     env: Env,
     stage: Stage,
 }
@@ -37,7 +37,7 @@ enum Stage {
 #[cfg(test)]
 impl SeatState {
     /// The view and the number.
-    pub fn named(&self) -> (&CopyView, u64) {
+    pub fn named(&self) -> (&ReplicaView, u64) {
         (&self.view, self.number)
     }
 }
@@ -46,8 +46,8 @@ impl Drop for SeatState {
     fn drop(&mut self) {
         match &self.view {
             _ if self.stage == Stage::None => {}
-            CopyView::Own(index) => index.release(self.number),
-            CopyView::Remote { .. } => {
+            ReplicaView::Own(index) => index.release(self.number),
+            ReplicaView::Remote { .. } => {
                 let (view, number) = (self.view.clone(), self.number);
                 // Where it is not told, the replica gives the state up in time.
                 self.env.spawn(async move { drop(view.release(number).await) });
@@ -57,7 +57,7 @@ impl Drop for SeatState {
 }
 
 /// A page to read: the number of its range, the view, the places, and which state they are read of.
-pub(in crate::coordinator) type StateReads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>, StateOf)>;
+pub(in crate::coordinator) type StateReads<'v> = Vec<(usize, &'v ReplicaView, VecDeque<Places>, StateOf)>;
 
 impl Seat {
     /// Which state its next page is of; `first`: if none is held.

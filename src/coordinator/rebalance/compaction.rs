@@ -13,12 +13,12 @@ use crate::config::Config;
 use crate::coordinator::rebalance::{Compaction, RebalanceOperations};
 use crate::coordinator::replica::calls::Compact;
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::error::SettingError;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::shard::{self, Pace, ShardCopy, ShardError};
+use crate::shard::{self, Pace, ShardError, ShardReplica};
 
 /// When a range is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,37 +95,39 @@ impl Compaction<'_> {
         Ok(done)
     }
 
-    /// Compacts this node's copy of a range if there is one and it is due; answers whether it did.
+    /// Compacts this node's replica of a range if there is one and it is due; answers whether it did.
     async fn compact_range(self, index: usize, due: Option<Thresholds>) -> Result<bool, ShardError> {
-        let Some(OwnCopy { shard: copy, .. }) = self.replicas().own_copy(index).await? else { return Ok(false) };
+        let Some(OwnReplica { shard: replica, .. }) = self.replicas().own_replica(index).await? else {
+            return Ok(false);
+        };
         if let Some(thresholds) = due
-            && !thresholds.is_due(&copy.info().await?.sizes)
+            && !thresholds.is_due(&replica.info().await?.sizes)
         {
             return Ok(false);
         }
-        copy.compact(self.purges_to_keep(index, &copy).await?, self.compaction_pace()).await?;
+        replica.compact(self.purges_to_keep(index, &replica).await?, self.compaction_pace()).await?;
         self.context.env.metrics().count(Counter::ShardsCompacted);
         Ok(true)
     }
 
-    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own child
-    /// shards have not applied yet, for those would bring back what was purged. That holds for the copy of a node that
-    /// was removed, too, until the range is moved off it: the node may be added again.
+    /// How many purge records a replica keeps: as many as the limit says, and all that another replica or its own child
+    /// shards have not applied yet, for those would bring back what was purged. That holds for the replica of a node
+    /// that was removed, too, until the range is moved off it: the node may be added again.
     pub(in crate::coordinator) async fn purges_to_keep(
         self,
         index: usize,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
     ) -> Result<u64, ShardError> {
         if self.children(index).await?.is_some() {
             return Ok(u64::MAX);
         }
         let mut keep = self.purged_infos_limit();
-        let last = copy.info().await?.purge_seq;
+        let last = replica.info().await?.purge_seq;
         let others = self.replicas().nodes_of(index).into_iter().filter(|node| *node != self.context.node);
         for node in others {
-            let lacks = last.saturating_sub(sync_points::purges_taken(copy, &node).await?);
+            let lacks = last.saturating_sub(sync_points::purges_taken(replica, &node).await?);
             if lacks > keep {
-                let (name, why) = (&self.name, "records of purges are kept until a copy has taken them in");
+                let (name, why) = (&self.name, "records of purges are kept until a replica has taken them in");
                 tracing::info!(database = name, range = index, %node, records = lacks, "{why}");
                 keep = lacks;
             }
@@ -139,14 +141,14 @@ impl Compaction<'_> {
         Pace::new(&self.context.env, budget)
     }
 
-    /// Has the other nodes begin to compact their copies.
+    /// Has the other nodes begin to compact their replicas.
     async fn compact_elsewhere(self) {
         for index in self.ranges() {
-            for copy in self.replicas().primaries(&self.layout(), index).await.unwrap_or_default() {
-                if let RangeCopy::Remote(copy) = copy
-                    && let Err(error) = copy.ask(Compact).await
+            for replica in self.replicas().primaries(&self.layout(), index).await.unwrap_or_default() {
+                if let RangeReplica::Remote(replica) = replica
+                    && let Err(error) = replica.ask(Compact).await
                 {
-                    tracing::info!(%error, database = self.name, "a copy is not compacted");
+                    tracing::info!(%error, database = self.name, "a replica is not compacted");
                 }
             }
         }

@@ -41,7 +41,7 @@ impl OwnReplicas<'_> {
         self.take_places(places).await
     }
 
-    /// Divides this node's copy of a range; where it is not whole the halves are rebuilt from those of the others,
+    /// Divides this node's replica of a range; where it is not whole the halves are rebuilt from those of the others,
     /// who have divided theirs: by the range they give it nothing any more.
     async fn divide_anyway(
         self,
@@ -68,7 +68,7 @@ impl OwnReplicas<'_> {
         if is_replaced { self.replica_rebuild().divide_unfilled(range, step, places).await } else { Err(error) }
     }
 
-    /// Goes over to a map of the same ranges: copies that this node is to hold get a shard, others lose theirs.
+    /// Goes over to a map of the same ranges: replicas that this node is to hold get a shard, others lose theirs.
     async fn take_places(self, places: MapRecord) -> Result<(), ShardError> {
         let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
         let node = Arc::clone(&self.context.node);
@@ -105,7 +105,7 @@ impl OwnReplicas<'_> {
             .await?;
         self.context.moving.send_modify(|changes| *changes += 1);
         if !lost.is_empty() {
-            lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.leave());
+            lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|replica| replica.shard.leave());
             self.context.drop_shards().await;
         }
         Ok(())

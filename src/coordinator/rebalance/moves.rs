@@ -37,19 +37,19 @@ pub struct MoveRequest {
     pub(in crate::coordinator) number: usize,
     /// The range, as `_shards` shows it.
     pub range: String,
-    /// The node whose copy goes.
+    /// The node whose replica goes.
     pub from: Option<String>,
     /// The node that gets one.
     pub to: Option<String>,
 }
 
-/// Where the copies of a database are to be, as an administrator edits it.
+/// Where the replicas of a database are to be, as an administrator edits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEdit {
     /// The version of the map that was edited.
     pub version: u64,
     /// The nodes of each range, which is named as `_shards` shows it.
-    pub copies: BTreeMap<String, BTreeSet<String>>,
+    pub replicas: BTreeMap<String, BTreeSet<String>>,
     /// The ranges whose moves go on, others are called off; `None`: all.
     pub moves: Option<BTreeSet<String>>,
 }
@@ -62,7 +62,7 @@ struct OwnMove {
     goes_on: bool,
 }
 
-/// Names a move: the instance of its database, and its range, of which one copy moves at a time.
+/// Names a move: the instance of its database, and its range, of which one replica moves at a time.
 type MoveKey = (String, u32);
 
 impl OwnMove {
@@ -93,7 +93,7 @@ impl From<LearnError> for Waits {
 }
 
 impl OwnReplicas<'_> {
-    /// Copies on their way.
+    /// Replicas on their way.
     pub fn moves(self) -> Vec<MoveRequest> {
         let Layout { map, placed, .. } = &*self.layout();
         let shown = |moved: &Move| {
@@ -121,8 +121,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Begins to bring copies to where they are to be, and calls moves off; all in one change of the map, of which the
-    /// version is answered.
+    /// Begins to bring replicas to where they are to be, and calls moves off; all in one change of the map, of which
+    /// the version is answered.
     ///
     /// # Errors
     /// [`MapError::Contended`] when the map is another one by now; [`MapError::Refused`] for what cannot be.
@@ -131,7 +131,7 @@ impl Coordinator {
         if layout.placed.version != edit.version {
             return Err(MapError::Contended);
         }
-        let wanted = self.moves_to(&layout, &edit.copies)?;
+        let wanted = self.moves_to(&layout, &edit.replicas)?;
         let is_off = |moved: &&Move| {
             let range = layout.map.range(moved.range as usize).to_string();
             edit.moves.as_ref().is_some_and(|kept| !kept.contains(&range))
@@ -149,7 +149,7 @@ impl Coordinator {
             wanted.iter().try_for_each(|moved| next.begin(moved))?;
             if wanted.iter().any(|moved| moved.to.is_none()) {
                 // No rebalance is to bring back what was taken away on purpose.
-                let fewest = edit.copies.values().map(BTreeSet::len).min().unwrap_or(1) as u32;
+                let fewest = edit.replicas.values().map(BTreeSet::len).min().unwrap_or(1) as u32;
                 next.wanted = next.wanted.min(fewest);
             }
             Ok(next.stamped())
@@ -157,10 +157,10 @@ impl Coordinator {
         Ok(self.change_map(database, change).await?.version)
     }
 
-    /// The moves that lead from a layout to other copies.
-    fn moves_to(&self, layout: &Layout, copies: &BTreeMap<String, BTreeSet<String>>) -> Result<Vec<Move>, MapError> {
+    /// The moves that lead from a layout to other replicas.
+    fn moves_to(&self, layout: &Layout, replicas: &BTreeMap<String, BTreeSet<String>>) -> Result<Vec<Move>, MapError> {
         let refused = |why: String| Err(MapError::Refused(why));
-        if copies.len() != layout.map.q() {
+        if replicas.len() != layout.map.q() {
             return refused("Ranges are changed by _reshard only".to_owned());
         }
         let context = self.context();
@@ -168,7 +168,7 @@ impl Coordinator {
         let mut out = Vec::new();
         for number in layout.map.live() {
             let range = layout.map.range(*number).to_string();
-            let Some(wanted) = copies.get(&range) else {
+            let Some(wanted) = replicas.get(&range) else {
                 return refused("Ranges are changed by _reshard only".to_owned());
             };
             let now: BTreeSet<String> =
@@ -176,16 +176,16 @@ impl Coordinator {
             let (lost, new): (Vec<&String>, Vec<&String>) =
                 (now.difference(wanted).collect(), wanted.difference(&now).collect());
             if wanted.is_empty() {
-                return refused(format!("The range {range} needs a copy"));
+                return refused(format!("The range {range} needs a replica"));
             }
             if lost.len() > 1 || new.len() > 1 {
-                return refused(format!("One copy of the range {range} can be moved at a time"));
+                return refused(format!("One replica of the range {range} can be moved at a time"));
             }
             if let Some(stranger) = new.iter().find(|node| !members.contains(**node)) {
                 return refused(format!("{stranger} is no member of the cluster"));
             }
             if let Some(away) = new.iter().find(|node| !context.peers.is_up(node)) {
-                return refused(format!("{away} is down and cannot be given a copy"));
+                return refused(format!("{away} is down and cannot be given a replica"));
             }
             let (from, to) = (lost.first().map(|name| (*name).clone()), new.first().map(|name| (*name).clone()));
             if from.is_some() || to.is_some() {
@@ -201,7 +201,7 @@ impl Coordinator {
         self.env().spawn_worker("moves", "a move of a replica", |me| drive(weak, me));
     }
 
-    /// The databases of which copies are on their way.
+    /// The databases of which replicas are on their way.
     fn moving(&self) -> Vec<Arc<Database>> {
         let moving = self.all_known().into_iter().filter(|(_, known)| !known.placed().moves.is_empty());
         moving.filter_map(|(name, _)| self.database(&name).ok()).collect()
@@ -229,7 +229,8 @@ impl Coordinator {
         out
     }
 
-    /// The next step of a move of this node. One that cannot be taken yet is over after a pause, or when copies moved.
+    /// The next step of a move of this node. One that cannot be taken yet is over after a pause, or when replicas
+    /// moved.
     async fn drive_move(self: Arc<Self>, own: OwnMove) -> MoveKey {
         let (context, key) = (Arc::clone(self.context()), own.key());
         let mut news = context.moving.subscribe();
@@ -262,8 +263,8 @@ impl Coordinator {
             return Ok(());
         }
         let mut nodes = database.replicas().nodes_of(moved.range as usize);
-        // From those in sync a new copy hears of what was purged, before it reads one that may have been restored from
-        // a backup.
+        // From those in sync a new replica hears of what was purged, before it reads one that may have been restored
+        // from a backup.
         nodes.sort_by_key(|node| context.rank(node).unwrap_or(u8::MAX));
         let (mut there, mut whole) = (0, 0);
         for node in nodes.iter().filter(|node| !context.is_gone(node)) {
@@ -281,10 +282,10 @@ impl Coordinator {
         // What was answered with 201 is on one of these. Where fewer are left nothing more is to be had.
         let needed = shared_with_every_majority(nodes.len() as u32).min(there).max(1);
         if whole < needed {
-            return Err(Waits(format!("{whole} of {needed} copies are here")));
+            return Err(Waits(format!("{whole} of {needed} replicas are here")));
         }
         self.change_map(database, |known| Ok(known.with_arrival(moved)?)).await?;
-        sometimes("cluster: a copy arrived at its new place");
+        sometimes("cluster: a replica arrived at its new place");
         Ok(())
     }
 
@@ -299,10 +300,10 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Applies what the copy of a range on a node has, which from then on refuses what is of an older map.
+    /// Applies what the replica of a range on a node has, which from then on refuses what is of an older map.
     async fn pull_from(&self, database: &Arc<Database>, range: usize, node: &str) -> Result<(), Waits> {
         self.confirm(database, node).await?;
-        database.pulls().pull_copy(range, &node.into()).await?;
+        database.pulls().pull_replica(range, &node.into()).await?;
         Ok(())
     }
 

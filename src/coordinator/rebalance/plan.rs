@@ -21,7 +21,7 @@ use crate::coordinator::topology::record::Move;
 use crate::limits;
 use crate::world::Pool;
 
-/// Databases that every node needs, which get as many copies as `[cluster] n` says once there are nodes for them.
+/// Databases that every node needs, which get as many replicas as `[cluster] n` says once there are nodes for them.
 const EVERYWHERE: [&str; 3] = ["_global_changes", "_replicator", "_users"];
 
 /// What is wanted of a plan.
@@ -31,7 +31,7 @@ pub struct RebalanceRequest {
     pub drain: BTreeSet<String>,
     /// Only these databases; `None`: all.
     pub databases: Option<BTreeSet<String>>,
-    /// Whether to give copies to those that lack some only, without evening out the load.
+    /// Whether to give replicas to those that lack some only, without evening out the load.
     pub needed_only: bool,
 }
 
@@ -42,13 +42,13 @@ struct Held {
     number: usize,
     range: String,
     nodes: Vec<String>,
-    /// How many copies it is to have where there are nodes for them.
+    /// How many replicas it is to have where there are nodes for them.
     wanted: usize,
     /// With how many of them it may go without those on nodes that are to be emptied.
     enough: usize,
-    /// Copies for each zone, where the database has a rule.
+    /// Replicas for each zone, where the database has a rule.
     zones: Option<Vec<(String, u32)>>,
-    /// Whether a copy of it is on its way.
+    /// Whether a replica of it is on its way.
     busy: bool,
 }
 
@@ -57,7 +57,7 @@ struct Planner<'p> {
     members: &'p [Peer],
     /// Members that are not to be emptied.
     usable: BTreeSet<String>,
-    /// Those of them that are up, so that they can be given copies.
+    /// Those of them that are up, so that they can be given replicas.
     there: BTreeSet<String>,
     load: BTreeMap<String, usize>,
     /// The ranges of each node, by their places, that may move still.
@@ -70,16 +70,16 @@ impl Planner<'_> {
         self.members.iter().find(|peer| *peer.name == *node).and_then(|peer| peer.zone.as_deref())
     }
 
-    /// Whether a node may have a copy beside those of `kept`.
+    /// Whether a node may have a replica beside those of `kept`.
     fn fits(&self, held: &Held, kept: &[String], node: &str) -> bool {
-        let room = |(zone, copies): &(String, u32)| {
+        let room = |(zone, replicas): &(String, u32)| {
             let there = kept.iter().filter(|kept| self.zone(kept) == Some(zone)).count();
-            self.zone(node) == Some(zone) && there < *copies as usize
+            self.zone(node) == Some(zone) && there < *replicas as usize
         };
         !kept.iter().any(|kept| kept == node) && held.zones.as_ref().is_none_or(|zones| zones.iter().any(room))
     }
 
-    /// The node with the least load that may have a copy.
+    /// The node with the least load that may have a replica.
     fn pick(&self, held: &Held, kept: &[String]) -> Option<String> {
         let fitting = self.there.iter().filter(|node| self.fits(held, kept, node));
         fitting.min_by_key(|node| self.load.get(*node).copied().unwrap_or(0)).cloned()
@@ -99,12 +99,12 @@ impl Planner<'_> {
         self.moves.push(MoveRequest { db, number, range, from, to });
     }
 
-    /// One move for a range that lacks a copy or has one where none may be.
+    /// One move for a range that lacks a replica or has one where none may be.
     fn mend(&mut self, held: &mut Held) {
         let kept: Vec<String> = held.nodes.iter().filter(|node| self.usable.contains(*node)).cloned().collect();
         let lost = held.nodes.iter().find(|node| !self.usable.contains(*node)).cloned();
         let is_member = |node: &str| self.members.iter().any(|peer| *peer.name == *node);
-        // One that is emptied keeps its copy until others hold enough; of one that is no member nothing is left to
+        // One that is emptied keeps its replica until others hold enough; of one that is no member nothing is left to
         // keep.
         let enough = lost.as_ref().map_or(0, |lost| if is_member(lost) { held.enough } else { held.wanted });
         match (lost, self.pick(held, &kept)) {
@@ -115,7 +115,7 @@ impl Planner<'_> {
         }
     }
 
-    /// One move from the node with most copies to the one with least; false when the load is even.
+    /// One move from the node with most replicas to the one with least; false when the load is even.
     fn even_out(&mut self, ranges: &mut [Held]) -> bool {
         let load = |node: &String| self.load.get(node).copied().unwrap_or(0);
         let mut by_load: Vec<String> = self.usable.iter().cloned().collect();
@@ -147,7 +147,8 @@ impl Planner<'_> {
     }
 }
 
-/// The nodes of a range once the copy that is on its way is there: else a plan would even out anew what is about to be.
+/// The nodes of a range once the replica that is on its way is there: else a plan would even out anew what is about to
+/// be.
 fn in_the_end(mut nodes: Vec<String>, moved: Option<&Move>) -> Vec<String> {
     if let Some(Move { from, to, .. }) = moved {
         nodes.retain(|node| Some(node) != from.as_ref() && Some(node) != to.as_ref());
@@ -184,7 +185,7 @@ fn plan(
 }
 
 impl Coordinator {
-    /// The moves that bring copies to where they are to be. Each range appears once: those that need more are planned
+    /// The moves that bring replicas to where they are to be. Each range appears once: those that need more are planned
     /// again when that is done.
     pub async fn plan_rebalance(&self, request: &RebalanceRequest) -> Vec<MoveRequest> {
         let (coordinator, request) = (self.clone(), request.clone());
@@ -298,7 +299,7 @@ impl Coordinator {
         match self.begin_move(&database, &Move { range: number as u32, from, to, leaving: false }).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::info!(database = wanted.db, range = wanted.range, ?error, "a copy is not moved now");
+                tracing::info!(database = wanted.db, range = wanted.range, ?error, "a replica is not moved now");
                 false
             }
         }
@@ -322,8 +323,8 @@ impl Coordinator {
         begun
     }
 
-    /// Has the databases that every node needs get their copies, when this node holds their first one. Answers whether
-    /// all moves that this takes could be begun.
+    /// Has the databases that every node needs get their replicas, when this node holds their first one. Answers
+    /// whether all moves that this takes could be begun.
     pub(in crate::coordinator) async fn spread_system_databases(&self) -> bool {
         let mut all_begun = true;
         let request = RebalanceRequest {
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_takes_no_copy_away_that_is_needed_and_a_later_node_is_given_what_lacks() {
+    fn a_drain_takes_no_replica_away_that_is_needed_and_a_later_node_is_given_what_lacks() {
         let drain = RebalanceRequest { drain: ["c".to_owned()].into(), ..RebalanceRequest::default() };
         let of = |members: &[&str], nodes: &str| {
             let members: Vec<(&str, Option<&str>)> = members.iter().map(|name| (*name, None)).collect();
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_down_keeps_its_copies_and_is_given_none() {
+    fn a_member_that_is_down_keeps_its_replicas_and_is_given_none() {
         let members = peers(&[("a", None), ("b", None), ("c", None)]);
         let ranges = vec![held(0, "xa", 2), held(1, "a", 1), held(2, "a", 1), held(3, "b", 1)];
         let moves = plan(&members, |node| node != "c", ranges, &RebalanceRequest::default());

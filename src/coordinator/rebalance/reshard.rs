@@ -37,15 +37,15 @@ const DISABLED: &str = "Shard splitting disabled";
 pub struct JobRequest {
     /// The database.
     pub db: String,
-    /// Only copies on this node.
+    /// Only replicas on this node.
     pub node: Option<String>,
     /// Only this range.
     pub range: Option<Range>,
-    /// Only copies of this name, as CouchDB names their files.
-    pub copy: Option<String>,
+    /// Only replicas of this name, as CouchDB names their files.
+    pub replica: Option<String>,
 }
 
-/// What became of a copy that was to be split.
+/// What became of a replica that was to be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {
     /// The node that holds it.
@@ -150,7 +150,7 @@ impl Coordinator {
         if silent.is_empty() { Ok(()) } else { Err(no_answer(&silent)) }
     }
 
-    /// Makes a job for each copy that the request names: none when there is no such range.
+    /// Makes a job for each replica that the request names: none when there is no such range.
     ///
     /// # Errors
     /// [`DatabaseError::NotFound`]
@@ -168,7 +168,7 @@ impl Coordinator {
                     continue;
                 }
                 let Some(job) = Job::of(&database, range, &node, 0) else { continue };
-                if request.copy.as_ref().is_some_and(|wanted| *wanted != job.source) {
+                if request.replica.as_ref().is_some_and(|wanted| *wanted != job.source) {
                     continue;
                 }
                 let call = JobCall::Make { db: job.db, range: job.range };
@@ -405,7 +405,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Fills the child shards of this node's copy of a job's range. Where a move takes the copy to another node
+    /// Fills the child shards of this node's replica of a job's range. Where a move takes the replica to another node
     /// meanwhile there is nothing to fill, and nobody has to wait for this one.
     async fn fill_children(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
@@ -418,18 +418,18 @@ impl Coordinator {
             match filled {
                 Ok(_) => break,
                 Err(error) if database.layout().placed.shard(range).is_none() => {
-                    tracing::debug!(id = job.id, %error, "the copy went to another node");
+                    tracing::debug!(id = job.id, %error, "the replica went to another node");
                     return self.abandon(job).await.map_err(|error| error.to_string());
                 }
                 // It is rebuilt first; that waits for the end of the child shards.
                 Err(error) if database.replica_rebuild().is_unsound(range) => {
-                    tracing::info!(id = job.id, %error, "a split waits until a copy is rebuilt");
+                    tracing::info!(id = job.id, %error, "a split waits until a replica is rebuilt");
                     if database.children(range).await.is_ok_and(|children| children.is_some()) {
                         self.abandon(job).await.map_err(|error| error.to_string())?;
                     }
                     self.env().sleep(limits::RESHARD_LOOK).await;
                 }
-                // This node is about to learn where the copy is.
+                // This node is about to learn where the replica is.
                 Err(ShardError::Moved) if !database.is_gone() => self.env().sleep(limits::RESHARD_LOOK).await,
                 Err(error) => return Err(error.to_string()),
             }
@@ -444,13 +444,13 @@ impl Coordinator {
         jobs.iter().filter(same).all(Job::is_ready)
     }
 
-    /// Has the map changed, once all nodes that are there have filled their child shards and no copy of the range is on
-    /// its way.
+    /// Has the map changed, once all nodes that are there have filled their child shards and no replica of the range is
+    /// on its way.
     async fn switch(&self, database: &Arc<Database>, job: &Job) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
         while let Some(range) = live_range(database, job) {
-            // What this node knows is asked first: a copy may be on its way for long.
-            if !database.map_record().moves_copy_of(range as u32) && self.all_filled(job).await {
+            // What this node knows is asked first: a replica may be on its way for long.
+            if !database.map_record().moves_replica_of(range as u32) && self.all_filled(job).await {
                 match self.change_map(database, |places| Ok(places.with_split(range)?)).await {
                     Ok(_) => return Ok(()),
                     // It changed meanwhile, or others are needed for that who are not there.

@@ -17,24 +17,24 @@ use tokio::sync::OnceCell;
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::rebalance::{OwnReplicas, RebalanceOperations};
 use crate::coordinator::replica::halves::Halves;
-use crate::coordinator::replica::range_copy::{ORIGIN, OwnCopy, RangeCopy};
+use crate::coordinator::replica::range_replica::{ORIGIN, OwnReplica, RangeReplica};
 use crate::coordinator::topology::events::EventKind;
 use crate::coordinator::topology::record::{self, Children, MapRecord};
 use crate::document::id::DocId;
 use crate::index::Definition;
 use crate::limits;
-use crate::shard::{self, ShardCopy, ShardError, ShardId, Sorter};
+use crate::shard::{self, ShardError, ShardId, ShardReplica, Sorter};
 use crate::storage::{ShardEngine, StorageError, WriteView};
 
 /// Is told what a preparation does now, by CouchDB's names of the steps.
 pub(in crate::coordinator) type Note<'n> = &'n (dyn Fn(&'static str) + Send + Sync);
 
 impl OwnReplicas<'_> {
-    /// Fills the child shards of this node's copy of a range; the second call for a range waits for the first.
+    /// Fills the child shards of this node's replica of a range; the second call for a range waits for the first.
     pub(in crate::coordinator) async fn prepare(self, range: usize, note: Note<'_>) -> Result<Halves, ShardError> {
         let cell = Arc::clone(self.halves().entry(range).or_default());
         let prepare = || async {
-            let own = self.replicas().own_copy(range).await?.ok_or(ShardError::Moved)?;
+            let own = self.replicas().own_replica(range).await?.ok_or(ShardError::Moved)?;
             let halves = self.halves_of((range, &cell), &own).await?;
             self.unless_abandoned(range, &cell, || own.shard.mirror_locals(Some(Arc::clone(&halves.sorter))))?;
             note("initial_copy");
@@ -52,15 +52,15 @@ impl OwnReplicas<'_> {
         cell.get_or_try_init(prepare).await.cloned()
     }
 
-    /// Opens the child shards of a copy; new ones are in the record on return.
+    /// Opens the child shards of a replica; new ones are in the record on return.
     async fn halves_of(
         self,
         (range, cell): (usize, &Arc<OnceCell<Halves>>),
-        own: &OwnCopy,
+        own: &OwnReplica,
     ) -> Result<Halves, ShardError> {
         let numbers = self.children_of(range, cell).await?;
         let in_place = Arc::new(AtomicBool::new(false));
-        let mut copies = Vec::with_capacity(numbers.len());
+        let mut replicas = Vec::with_capacity(numbers.len());
         for number in numbers {
             let (id, tell, in_place) = (ShardId(number), self.replicas().tell_updates(), Arc::clone(&in_place));
             let tell = Box::new(move || {
@@ -68,9 +68,9 @@ impl OwnReplicas<'_> {
                     tell();
                 }
             });
-            let shard = ShardCopy::open_with(&self.context.storage, id, self.replicas().owner_of(id, tell)).await?;
+            let shard = ShardReplica::open_with(&self.context.storage, id, self.replicas().owner_of(id, tell)).await?;
             shard.meta_put(ORIGIN, Some(own.origin.to_be_bytes().to_vec())).await?;
-            copies.push(OwnCopy { shard, epochs: Arc::clone(&own.epochs), origin: own.origin });
+            replicas.push(OwnReplica { shard, epochs: Arc::clone(&own.epochs), origin: own.origin });
         }
         let map = self.map();
         // Invariant: a range of one hash is never split.
@@ -80,8 +80,8 @@ impl OwnReplicas<'_> {
             ShardId(numbers[half])
         });
         // Invariant: there are two numbers.
-        let copies = copies.try_into().map_err(|_| ShardError::Moved)?;
-        Ok(Halves { copies, sorter, in_place })
+        let replicas = replicas.try_into().map_err(|_| ShardError::Moved)?;
+        Ok(Halves { replicas, sorter, in_place })
     }
 
     /// The shards of a range's child shards, as the record has them or new ones.
@@ -131,8 +131,8 @@ impl OwnReplicas<'_> {
         for program in programs.iter() {
             for (name, definition) in Definition::all(program.body(), self.known.partitioned) {
                 let view = self.queries().view_of(program, Arc::new(definition));
-                for copy in &halves.copies {
-                    if let Err(error) = view.update_gently(range, &RangeCopy::Own(copy.clone())).await {
+                for replica in &halves.replicas {
+                    if let Err(error) = view.update_gently(range, &RangeReplica::Own(replica.clone())).await {
                         tracing::info!(database = self.name, view = name, %error, "a view is split later");
                     }
                 }
@@ -140,11 +140,11 @@ impl OwnReplicas<'_> {
         }
     }
 
-    /// Ends this node's copy of a range and puts its child shards in its place. The record then says what `places`
+    /// Ends this node's replica of a range and puts its child shards in its place. The record then says what `places`
     /// says.
     pub(in crate::coordinator) async fn divide(self, range: usize, places: &MapRecord) -> Result<(), ShardError> {
         let halves = self.prepare(range, &|_| {}).await?;
-        let own = self.replicas().own_copy(range).await?.ok_or(ShardError::Moved)?;
+        let own = self.replicas().own_replica(range).await?.ok_or(ShardError::Moved)?;
         loop {
             halves.fill(&own).await?;
             let record = self.record_of_split(range, &halves, places.clone());
@@ -186,7 +186,7 @@ impl OwnReplicas<'_> {
             view.after_commit(move || {
                 database.known.place(record);
                 halves.in_place.store(true, Ordering::Relaxed);
-                database.lay_out(halves.copies.into_iter().map(|copy| (copy.shard.id().0, copy)).collect());
+                database.lay_out(halves.replicas.into_iter().map(|replica| (replica.shard.id().0, replica)).collect());
                 database.context.events.add(&database.name, EventKind::Updated);
             });
             Ok(Ok(()))
@@ -219,7 +219,7 @@ impl OwnReplicas<'_> {
         })
         .await?;
         let halves = halves.as_ref().and_then(|cell| cell.get());
-        halves.into_iter().flat_map(|halves| &halves.copies).for_each(|copy| copy.shard.leave());
+        halves.into_iter().flat_map(|halves| &halves.replicas).for_each(|replica| replica.shard.leave());
         self.context.drop_shards().await;
         Ok(())
     }
@@ -232,7 +232,7 @@ impl OwnReplicas<'_> {
             env.sleep(limits::SPLIT_LOOK).await;
             waited += limits::SPLIT_LOOK;
         }
-        let copy = self.layout().cell(range).get().cloned();
+        let replica = self.layout().cell(range).get().cloned();
         let done = self.write_record(move |record, view| {
             let shard = std::mem::take(&mut record.shards[range]);
             if shard != 0 {
@@ -242,7 +242,7 @@ impl OwnReplicas<'_> {
         });
         match done.await {
             Ok(()) => {
-                copy.iter().for_each(|copy| copy.shard.leave());
+                replica.iter().for_each(|replica| replica.shard.leave());
                 self.context.drop_shards().await;
             }
             Err(ShardError::Dropped) => {}
@@ -251,6 +251,6 @@ impl OwnReplicas<'_> {
     }
 
     fn is_unread(self, range: usize) -> bool {
-        self.layout().cell(range).get().is_none_or(|copy| copy.shard.is_idle())
+        self.layout().cell(range).get().is_none_or(|replica| replica.shard.is_idle())
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::coordinator::replica::calls::Awaits;
 use crate::coordinator::replica::message::is_of_later_build;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::world::lock;
 use crate::world::sync::Mutex;
 
@@ -43,7 +43,7 @@ impl Drop for Guard<'_> {
 
 /// A call that this node works off: who sent it, and its number there.
 pub(in crate::coordinator) struct Caller {
-    pub node: RemoteCopy,
+    pub node: RemoteReplica,
     pub call: u64,
 }
 

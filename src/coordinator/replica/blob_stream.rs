@@ -10,18 +10,18 @@ use flate2::write::MultiGzDecoder;
 
 use crate::coordinator::replica::blob_stream;
 use crate::coordinator::replica::calls::Blob;
-use crate::coordinator::replica::range_copy::CopyBlobReader;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::ReplicaBlobReader;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Basis, Edit, EditAttachment, EditError, ShardCopy, ShardError};
+use crate::shard::{Basis, Edit, EditAttachment, EditError, ShardError, ShardReplica};
 use crate::storage::{Hold, ReadAs, StageMode, StorageError};
 use crate::world::Env;
 
-/// An attachment read from a copy on another node.
+/// An attachment read from a replica on another node.
 pub(in crate::coordinator) struct RemoteBlob {
-    copy: RemoteCopy,
+    replica: RemoteReplica,
     attachment: Attachment,
     at: u64,
     end: u64,
@@ -38,12 +38,17 @@ impl std::fmt::Debug for RemoteBlob {
 }
 
 impl RemoteBlob {
-    /// See [`ShardCopy::blob_reader`].
-    pub fn new(copy: &RemoteCopy, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> RemoteBlob {
+    /// See [`ShardReplica::blob_reader`].
+    pub fn new(
+        replica: &RemoteReplica,
+        attachment: &Attachment,
+        read: ReadAs,
+        range: Option<(u64, u64)>,
+    ) -> RemoteBlob {
         let zipped = read == ReadAs::Plain && attachment.encoding == Encoding::Gzip;
         let (at, end) = range.unwrap_or((0, attachment.stored_length));
         RemoteBlob {
-            copy: copy.clone(),
+            replica: replica.clone(),
             attachment: attachment.clone(),
             at,
             end: end.min(attachment.stored_length),
@@ -74,7 +79,7 @@ impl RemoteBlob {
         if self.at >= self.end {
             return Ok(None);
         }
-        let mut piece = self.copy.ask(Blob { attachment: self.attachment.clone(), at: self.at }).await?;
+        let mut piece = self.replica.ask(Blob { attachment: self.attachment.clone(), at: self.at }).await?;
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         piece.truncate(left);
         if piece.is_empty() {
@@ -108,54 +113,57 @@ pub(in crate::coordinator) fn blobs_of(edits: &[Edit]) -> impl Iterator<Item = &
     new.filter(move |attachment| seen.insert(attachment.blob))
 }
 
-/// Pulls what edits name and the copy lacks from a copy on another node; the bytes stay as long as what is answered.
+/// Pulls what edits name and the replica lacks from a replica on another node; the bytes stay as long as what is
+/// answered.
 pub(in crate::coordinator) async fn pull(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     edits: &[Edit],
-    source: &RemoteCopy,
+    source: &RemoteReplica,
 ) -> Result<Vec<Arc<Hold>>, ShardError> {
     let mut holds = Vec::new();
     for attachment in blobs_of(edits) {
-        if !copy.holds_blob(attachment).await? {
-            holds.push(Arc::new(pull_one(copy, attachment, source).await?));
+        if !replica.holds_blob(attachment).await? {
+            holds.push(Arc::new(pull_one(replica, attachment, source).await?));
         }
     }
     Ok(holds)
 }
 
-/// Brings an attachment from one copy of this node to another that may lack it.
+/// Brings an attachment from one replica of this node to another that may lack it.
 pub(in crate::coordinator) async fn carry(
-    from: &ShardCopy,
-    to: &ShardCopy,
+    from: &ShardReplica,
+    to: &ShardReplica,
     attachment: &Attachment,
 ) -> Result<Option<Hold>, ShardError> {
     if to.holds_blob(attachment).await? {
         return Ok(None);
     }
-    let reader = CopyBlobReader::Own(from.blob_reader(attachment, ReadAs::Stored, None));
+    let reader = ReplicaBlobReader::Own(from.blob_reader(attachment, ReadAs::Stored, None));
     bring(to, attachment, reader).await.map(Some)
 }
 
-async fn pull_one(copy: &ShardCopy, attachment: &Attachment, source: &RemoteCopy) -> Result<Hold, ShardError> {
+async fn pull_one(replica: &ShardReplica, attachment: &Attachment, source: &RemoteReplica) -> Result<Hold, ShardError> {
     let reader = RemoteBlob::new(source, attachment, ReadAs::Stored, None);
-    bring(copy, attachment, CopyBlobReader::Remote(Box::new(reader))).await
+    bring(replica, attachment, ReplicaBlobReader::Remote(Box::new(reader))).await
 }
 
-/// Brings good bytes of an attachment from another node when those of this node's copy turn out damaged.
+/// Brings good bytes of an attachment from another node when those of this node's replica turn out damaged.
 #[derive(Debug)]
 pub(in crate::coordinator) struct Mender {
-    pub copy: ShardCopy,
+    pub replica: ShardReplica,
     pub attachment: Attachment,
-    pub source: RemoteCopy,
+    pub source: RemoteReplica,
 }
 
 impl Mender {
     /// Does it in the background. The one that reads meanwhile keeps the damaged file.
     pub fn start(self, env: &Env) {
         env.spawn(async move {
-            let Mender { copy, attachment, source } = self;
-            match pull_one(&copy, &attachment, &source).await {
-                Ok(_) => tracing::info!(name = attachment.name, "a damaged attachment was replaced from another copy"),
+            let Mender { replica, attachment, source } = self;
+            match pull_one(&replica, &attachment, &source).await {
+                Ok(_) => {
+                    tracing::info!(name = attachment.name, "a damaged attachment was replaced from another replica")
+                }
                 Err(error) => tracing::warn!(%error, name = attachment.name, "a damaged attachment stays damaged"),
             }
         });
@@ -163,12 +171,16 @@ impl Mender {
 }
 
 /// Stages what a reader of stored bytes gives.
-async fn bring(copy: &ShardCopy, attachment: &Attachment, mut reader: CopyBlobReader) -> Result<Hold, ShardError> {
+async fn bring(
+    replica: &ShardReplica,
+    attachment: &Attachment,
+    mut reader: ReplicaBlobReader,
+) -> Result<Hold, ShardError> {
     let mode = match attachment.encoding {
         Encoding::Identity => StageMode::Plain,
         Encoding::Gzip => StageMode::AlreadyGzip,
     };
-    let mut writer = copy.stage(mode);
+    let mut writer = replica.stage(mode);
     while let Some(piece) = reader.next().await? {
         writer.write(piece).await?;
     }
@@ -179,17 +191,17 @@ async fn bring(copy: &ShardCopy, attachment: &Attachment, mut reader: CopyBlobRe
     }
 }
 
-/// Merges revisions into a copy of this node, with the uploads that `source` has of them; where that is this node, they
-/// wait in the copy.
+/// Merges revisions into a replica of this node, with the uploads that `source` has of them; where that is this node,
+/// they wait in the replica.
 pub(in crate::coordinator) async fn merge_here(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     merges: &[Edit],
-    source: &RemoteCopy,
+    source: &RemoteReplica,
     basis: &Basis,
 ) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
     let _holds = match source.is_here() {
         true => Vec::new(),
-        false => blob_stream::pull(copy, merges, source).await?,
+        false => blob_stream::pull(replica, merges, source).await?,
     };
-    copy.edit_validated(merges.iter().map(|edit| (edit.clone(), basis.clone())).collect()).await
+    replica.edit_validated(merges.iter().map(|edit| (edit.clone(), basis.clone())).collect()).await
 }

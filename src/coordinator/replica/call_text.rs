@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::coordinator::replica::calls::{CopyCall, CopyOp, Decide};
+use crate::coordinator::replica::calls::{Decide, ReplicaOp, ReplicaRequest};
 #[cfg(not(feature = "sim"))]
 use crate::coordinator::replica::message::decode_shared;
 use crate::coordinator::replica::message::large_texts;
@@ -14,24 +14,24 @@ use crate::wire::message::Message;
 pub(in crate::coordinator) use later::{decode_call, encode_call};
 
 /// The large texts of a call, which are sent from where they are.
-fn texts_of(call: &CopyCall) -> Vec<Bytes> {
+fn texts_of(call: &ReplicaRequest) -> Vec<Bytes> {
     let edits = match &call.op {
-        CopyOp::Decide(Decide(call)) => &call.edits,
-        CopyOp::Merge(merge) => &merge.edits,
+        ReplicaOp::Decide(Decide(call)) => &call.edits,
+        ReplicaOp::Merge(merge) => &merge.edits,
         _ => return Vec::new(),
     };
     large_texts(edits.iter().map(|edit| &edit.body))
 }
 
-/// Writes a call of a copy.
+/// Writes a call of a replica.
 #[cfg(not(feature = "sim"))]
-pub(in crate::coordinator) fn encode_call(call: &CopyCall, _node: &str) -> Message {
+pub(in crate::coordinator) fn encode_call(call: &ReplicaRequest, _node: &str) -> Message {
     Message::of(call, &texts_of(call))
 }
 
-/// Reads a call of a copy.
+/// Reads a call of a replica.
 #[cfg(not(feature = "sim"))]
-pub(in crate::coordinator) fn decode_call(bytes: &Bytes, _from: &str, _node: &str) -> Result<CopyCall, String> {
+pub(in crate::coordinator) fn decode_call(bytes: &Bytes, _from: &str, _node: &str) -> Result<ReplicaRequest, String> {
     decode_shared(bytes)
 }
 
@@ -41,7 +41,7 @@ mod later {
     use serde::{Deserialize, Serialize};
 
     use super::texts_of;
-    use crate::coordinator::replica::calls::CopyCall;
+    use crate::coordinator::replica::calls::ReplicaRequest;
     use crate::coordinator::replica::message::{decode, decode_shared};
     use crate::wire::message::Message;
     use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
@@ -50,7 +50,7 @@ mod later {
     #[derive(Serialize)]
     struct LaterCall<'a> {
         #[serde(flatten)]
-        call: &'a CopyCall,
+        call: &'a ReplicaRequest,
         sent_by: &'a str,
     }
 
@@ -62,8 +62,8 @@ mod later {
         sent_by: Option<String>,
     }
 
-    /// Writes a call of a copy as the build of `node` does.
-    pub fn encode_call(call: &CopyCall, node: &str) -> Message {
+    /// Writes a call of a replica as the build of `node` does.
+    pub fn encode_call(call: &ReplicaRequest, node: &str) -> Message {
         if is_later(node) {
             Message::of(&LaterCall { call, sent_by: node }, &texts_of(call))
         } else {
@@ -71,8 +71,8 @@ mod later {
         }
     }
 
-    /// Reads a call of a copy as the build of `node` does.
-    pub fn decode_call(bytes: &Bytes, from: &str, node: &str) -> Result<CopyCall, String> {
+    /// Reads a call of a replica as the build of `node` does.
+    pub fn decode_call(bytes: &Bytes, from: &str, node: &str) -> Result<ReplicaRequest, String> {
         if is_later(node) {
             let Added { sent_by } = decode(bytes)?;
             match sent_by {
@@ -97,7 +97,8 @@ mod later {
         fn a_call_of_the_version_after_this_one_is_read_without_what_it_adds() {
             let op = Digests((Bound::Unbounded, Bound::Excluded(DocId::new("m"))), 7).into();
             let (db, instance) = ("db".to_owned(), "one".to_owned());
-            let call = CopyCall { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, horizon: None, op };
+            let call =
+                ReplicaRequest { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, horizon: None, op };
             let bytes = Message::of(&LaterCall { call: &call, sent_by: "a@b" }, &[]).into_bytes();
             assert_eq!(format!("{:?}", decode_call(&bytes, "a@b", "c@d")), format!("{:?}", Ok::<_, String>(&call)));
             assert_eq!(decode::<Added>(&bytes).unwrap().sent_by.as_deref(), Some("a@b"));

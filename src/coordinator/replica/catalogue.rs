@@ -36,7 +36,7 @@ use crate::world::buggify::{Mutation, fewer, mutated};
 pub struct CreateOptions {
     /// Number of ranges.
     pub q: Option<u32>,
-    /// Number of copies; more than there are nodes are cut to that, as the reference does.
+    /// Number of replicas; more than there are nodes are cut to that, as the reference does.
     pub n: Option<u32>,
     /// Whether ids carry a partition.
     pub partitioned: bool,
@@ -156,7 +156,7 @@ impl Coordinator {
     /// Makes a database. Checks in this order: `q`, `n`, `placement`, the name, whether it is there.
     /// Once these passed it runs to its end, also when the caller goes away.
     pub async fn create_database(&self, name: &str, options: CreateOptions) -> Result<Written, DatabaseError> {
-        // All copies would be here. Those that every node needs get theirs later.
+        // All replicas would be here. Those that every node needs get theirs later.
         if self.context.peers.is_seeding() && !names::SYSTEM.contains(&name) {
             return Err(DatabaseError::Seeding);
         }
@@ -263,7 +263,7 @@ impl Coordinator {
         let zones = rule.as_deref().map(names::parse_placement).transpose()?;
         let (nodes, start) = (self.context.peers.members(), self.context.env.random_u64() as usize >> 1);
         let by_range = placement::place(&nodes, q, n, zones.as_deref(), start)?;
-        let wanted = zones.map_or(n, |zones| zones.iter().map(|(_, copies)| copies).sum());
+        let wanted = zones.map_or(n, |zones| zones.iter().map(|(_, replicas)| replicas).sum());
         let n = by_range.iter().map(Vec::len).max().unwrap_or(1) as u32;
         let given = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
         let default = || security::text_of_new(&config.text("couchdb", "default_security", "admin_only")).to_owned();
@@ -508,7 +508,7 @@ impl Cache {
     }
 
     /// Two handles of one database must never exist together (they would not see each other's news), so only handles
-    /// that nobody else holds go; an edit whose request went away holds the shard copy that it came through.
+    /// that nobody else holds go; an edit whose request went away holds the replica that it came through.
     fn close_idle(&mut self) {
         for entry in self.names.values_mut() {
             if entry.open.as_ref().is_some_and(|database| Arc::strong_count(database) == 1 && database.is_idle()) {

@@ -61,7 +61,7 @@ pub(in crate::coordinator) struct Context {
     pub reader_changes: AtomicU64,
     /// Different at each start: what other nodes remember of this one's memory is void then.
     pub boot: u64,
-    /// Uploads of other nodes to copies here.
+    /// Uploads of other nodes to replicas here.
     pub uploads: Uploads,
     /// Bytes of documents on their way to other nodes and from them.
     pub budgets: Budgets,
@@ -79,9 +79,9 @@ pub(in crate::coordinator) struct Context {
     pub reminding: SingleFlight,
     /// Nodes of which this one asks what databases they know.
     pub learning: SingleFlight,
-    /// Counts the maps that this node went over to: copies may be on their way to it, or have arrived.
+    /// Counts the maps that this node went over to: replicas may be on their way to it, or have arrived.
     pub moving: watch::Sender<u64>,
-    /// One permit for each copy that is being filled here.
+    /// One permit for each replica that is being filled here.
     pub filling: Semaphore,
     /// What is carried out to even out the load.
     pub rebalancing: Rebalancing,
@@ -144,8 +144,8 @@ impl Context {
         }
     }
 
-    /// How well the copies on a node can be used: 0 when they hold what the others do, 1 when they may lack something,
-    /// `None` when they cannot be asked.
+    /// How well the replicas on a node can be used: 0 when they hold what the others do, 1 when they may lack
+    /// something, `None` when they cannot be asked.
     pub fn rank(&self, node: &Arc<str>) -> Option<u8> {
         let state = match *node == self.node {
             true => self.own_state(),
@@ -174,7 +174,7 @@ impl Context {
         self.status.counts(self.own_state().in_sync)
     }
 
-    /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
+    /// Whether the replicas of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
     pub fn is_in_maintenance(&self) -> bool {
         // The setting first: it is asked for with every read and write, and to list the members takes far longer.
         self.config.bool("couchdb", "maintenance_mode", false) && self.has_others()
@@ -264,12 +264,12 @@ impl Context {
             urgency,
             body: body.into(),
             expected_bytes: 0,
-            limit: limits::COPY_CALL,
+            limit: limits::REPLICA_CALL,
         };
         self.peers.call(node, call).await
     }
 
-    /// Notes that a copy of a database missed something: the copies are brought in sync soon, on all nodes.
+    /// Notes that a replica of a database missed something: the replicas are brought in sync soon, on all nodes.
     pub fn lagging(&self, database: &str) {
         self.note_lagging(database, true);
     }
@@ -293,7 +293,7 @@ impl Context {
         since.map_or(Duration::ZERO, |since| self.env.now().since(since))
     }
 
-    /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
+    /// Notes that a node brought an edit. If that node is gone by now, the other replicas may have missed it.
     pub fn took_edit(&self, node: &str, database: &str) {
         self.status.in_doubt.note(node, database);
         if !self.peers.is_up(node) {
@@ -301,7 +301,7 @@ impl Context {
         }
     }
 
-    /// Notes that a copy here may have missed something of a database.
+    /// Notes that a replica here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
         self.note_lagging(database, false);
     }

@@ -15,7 +15,7 @@ use crate::coordinator::replica::floor::Floor;
 use crate::coordinator::replica::halves::Halves;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::ReplicaPosition;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::replica::read_from::ReadFrom;
 use crate::coordinator::replica::remote::Target;
 use crate::coordinator::topology::error::ReadError;
@@ -51,9 +51,9 @@ pub struct Shared {
     pub(in crate::coordinator) moved: watch::Sender<(u64, usize)>,
     /// Child shards of ranges that are being split. A blocking lock, as above.
     halves: Mutex<BTreeMap<usize, Arc<OnceCell<Halves>>>>,
-    /// Held while the copies here go over to another map.
+    /// Held while the replicas here go over to another map.
     pub(in crate::coordinator) following: AsyncMutex<()>,
-    /// How calls to copies on other nodes name it.
+    /// How calls to replicas on other nodes name it.
     pub(in crate::coordinator) target: Arc<Target>,
     /// Whether the database was deleted.
     pub(in crate::coordinator) gone: watch::Sender<bool>,
@@ -102,7 +102,7 @@ pub struct DatabaseInfo {
     pub compact_running: bool,
     /// Whether it is partitioned.
     pub partitioned: bool,
-    /// Ranges, copies, and the default numbers of replies to writes and reads.
+    /// Ranges, replicas, and the default numbers of replies to writes and reads.
     pub cluster: ClusterInfo,
 }
 
@@ -111,9 +111,9 @@ pub struct DatabaseInfo {
 pub struct ClusterInfo {
     /// Ranges.
     pub q: u32,
-    /// Copies of each.
+    /// Replicas of each.
     pub n: u32,
-    /// A majority of `n`, for clients that show it: a write counts by the copies that its range has at that time.
+    /// A majority of `n`, for clients that show it: a write counts by the replicas that its range has at that time.
     pub w: u32,
     /// The same, for reads.
     pub r: u32,
@@ -168,7 +168,7 @@ impl Database {
     /// Ends all that reads or writes it; its shards are about to be dropped.
     pub(in crate::coordinator) fn mark_gone(&self) {
         self.gone.send_replace(true);
-        self.layout().opened().for_each(|copy| copy.shard.close());
+        self.layout().opened().for_each(|replica| replica.shard.close());
     }
 
     pub(in crate::coordinator) fn halves(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<OnceCell<Halves>>>> {
@@ -186,7 +186,7 @@ impl Database {
 
     /// Whether no edit is queued and nobody reads; asked by the only holder of the handle.
     pub(in crate::coordinator) fn is_idle(&self) -> bool {
-        self.layout().opened().all(|copy| copy.shard.is_idle())
+        self.layout().opened().all(|replica| replica.shard.is_idle())
     }
 
     /// Runs functions.
@@ -198,11 +198,11 @@ impl Database {
     pub async fn update_seq(&self) -> Result<Seq, ReadError> {
         let map = self.map();
         let replica_position =
-            |range: &usize| self.replicas().on_one(*range, |copy| async move { copy.replica_position().await });
+            |range: &usize| self.replicas().on_one(*range, |replica| async move { replica.replica_position().await });
         Ok(seq_at(&map, try_join_all(map.live().iter().map(replica_position)).await?))
     }
 
-    /// See [`DatabaseInfo`]. Sums over one copy of each range.
+    /// See [`DatabaseInfo`]. Sums over one replica of each range.
     pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
         self.replicas().by_layout(|layout| async move { self.try_info(&layout.map).await }).await
     }
@@ -233,7 +233,7 @@ impl Database {
     /// See [`PartitionInfo`]; zeros for a partition without documents.
     pub async fn partition_info(&self, partition: &str) -> Result<PartitionInfo, ReadError> {
         let span = &Span::of(&DocSource::Partition(partition.to_owned()));
-        let summary = |copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
+        let summary = |replica: RangeReplica| async move { replica.summary(span.low.clone(), span.high.clone()).await };
         let summary = self.replicas().on_one(self.map().index_of_partition(partition), summary).await?;
         let Summary { live: doc_count, deleted: doc_del_count, active, external, .. } = summary;
         Ok(PartitionInfo { doc_count, doc_del_count, active, external })

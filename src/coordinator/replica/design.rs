@@ -9,7 +9,7 @@ use crate::script::Program;
 #[derive(Default)]
 pub(in crate::coordinator) struct Designs(pub(in crate::coordinator) Mutex<Option<Cached>>);
 
-/// What each range said of its design documents, see `RangeCopy::design_version`, and which copy said it.
+/// What each range said of its design documents, see `RangeReplica::design_version`, and which replica said it.
 pub(in crate::coordinator) type Versions = Vec<(Option<Arc<str>>, u64)>;
 
 /// The design documents of one moment.

@@ -5,38 +5,41 @@ use futures_util::future::{join_all, try_join_all};
 
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::ReplicaPosition;
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::replicas::Replicas;
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::span::Span;
-use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, ShardInfo};
+use crate::shard::{ListPage, ListRow, ShardError, ShardInfo, ShardReplica};
 
 impl Replicas<'_> {
-    /// The counters of one copy of each of some ranges, and where it stands.
+    /// The counters of one replica of each of some ranges, and where it stands.
     pub(in crate::coordinator) async fn infos(
         self,
         ranges: &[usize],
     ) -> Result<Vec<(ShardInfo, ReplicaPosition)>, ShardError> {
-        let own = |copies: Vec<(usize, OwnCopy)>| async move {
-            let infos = ShardCopy::infos(copies.iter().map(|(_, copy)| copy.shard.clone()).collect()).await;
+        let own = |replicas: Vec<(usize, OwnReplica)>| async move {
+            let infos = ShardReplica::infos(replicas.iter().map(|(_, replica)| replica.shard.clone()).collect()).await;
             let mut told = Vec::with_capacity(infos.len());
-            for ((_, copy), info) in copies.iter().zip(infos) {
+            for ((_, replica), info) in replicas.iter().zip(infos) {
                 told.push(
-                    info.map(|info| (info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() })),
+                    info.map(|info| {
+                        (info, ReplicaPosition { position: info.update_seq, ..replica.replica_position() })
+                    }),
                 );
             }
             told
         };
-        self.on_each(ranges, own, |_, copy| async move { copy.info().await }).await
+        self.on_each(ranges, own, |_, replica| async move { replica.info().await }).await
     }
 
     /// How many live documents of a span each of some ranges has.
     pub(in crate::coordinator) async fn counts(self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
-        let own = |copies: Vec<(usize, OwnCopy)>| async move {
-            let shards = copies.into_iter().map(|(_, copy)| copy.shard).collect();
-            ShardCopy::summaries(shards, &span.low, &span.high).await
+        let own = |replicas: Vec<(usize, OwnReplica)>| async move {
+            let shards = replicas.into_iter().map(|(_, replica)| replica.shard).collect();
+            ShardReplica::summaries(shards, &span.low, &span.high).await
         };
-        let any = |_: usize, copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
+        let any =
+            |_: usize, replica: RangeReplica| async move { replica.summary(span.low.clone(), span.high.clone()).await };
         let sums = self.on_each(ranges, own, any).await?;
         Ok(sums.into_iter().map(|sum| sum.live).collect())
     }
@@ -48,35 +51,35 @@ impl Replicas<'_> {
         pages: &[ListPage],
     ) -> Result<Vec<Vec<ListRow>>, ShardError> {
         assert_eq!(ranges.len(), pages.len(), "a page of each range");
-        let own = |copies: Vec<(usize, OwnCopy)>| {
-            ShardCopy::lists(copies.into_iter().map(|(at, copy)| (copy.shard, pages[at].clone())).collect())
+        let own = |replicas: Vec<(usize, OwnReplica)>| {
+            ShardReplica::lists(replicas.into_iter().map(|(at, replica)| (replica.shard, pages[at].clone())).collect())
         };
-        let any = |at: usize, copy: RangeCopy| {
+        let any = |at: usize, replica: RangeReplica| {
             let page = pages[at].clone();
-            async move { copy.list(page).await }
+            async move { replica.list(page).await }
         };
         self.on_each(ranges, own, any).await
     }
 
-    /// What one copy of each range tells, in their order: `own` asks copies of this node together, `any` asks one copy,
-    /// wherever it is. Both are told which of the ranges it is, from 0 on.
+    /// What one replica of each range tells, in their order: `own` asks replicas of this node together, `any` asks one
+    /// replica, wherever it is. Both are told which of the ranges it is, from 0 on.
     async fn on_each<T, R, F>(
         self,
         ranges: &[usize],
-        own: impl FnOnce(Vec<(usize, OwnCopy)>) -> R,
-        any: impl Fn(usize, RangeCopy) -> F,
+        own: impl FnOnce(Vec<(usize, OwnReplica)>) -> R,
+        any: impl Fn(usize, RangeReplica) -> F,
     ) -> Result<Vec<T>, ShardError>
     where
         R: Future<Output = Vec<Result<T, ShardError>>>,
         F: Future<Output = Result<T, ShardError>>,
     {
         let layout = self.layout();
-        let here: Vec<Option<OwnCopy>> = match self.copies_at_hand(&layout, ranges) {
-            Some(copies) => copies.into_iter().map(Some).collect(),
+        let here: Vec<Option<OwnReplica>> = match self.replicas_at_hand(&layout, ranges) {
+            Some(replicas) => replicas.into_iter().map(Some).collect(),
             None => join_all(ranges.iter().map(|range| self.first_here(&layout, *range))).await,
         };
-        let here: Vec<(usize, OwnCopy)> =
-            here.into_iter().enumerate().filter_map(|(at, copy)| Some((at, copy?))).collect();
+        let here: Vec<(usize, OwnReplica)> =
+            here.into_iter().enumerate().filter_map(|(at, replica)| Some((at, replica?))).collect();
         let places: Vec<usize> = here.iter().map(|(at, _)| *at).collect();
         let mut told: Vec<Option<T>> = ranges.iter().map(|_| None).collect();
         for (at, read) in places.into_iter().zip(own(here).await) {
@@ -89,18 +92,18 @@ impl Replicas<'_> {
         let any = &any;
         let mut rest = Vec::new();
         for (at, range) in ranges.iter().enumerate().filter(|(at, _)| told[*at].is_none()) {
-            rest.push(self.on_one(*range, move |copy| any(at, copy)));
+            rest.push(self.on_one(*range, move |replica| any(at, replica)));
         }
         let mut late = try_join_all(rest).await?.into_iter();
         // Invariant: each range that told nothing before has one answer here.
         Ok(told.into_iter().map(|told| told.or_else(|| late.next()).expect("an answer of each range")).collect())
     }
 
-    /// This node's copy of a range, where that is the first to read from.
-    async fn first_here(self, layout: &Layout, range: usize) -> Option<OwnCopy> {
+    /// This node's replica of a range, where that is the first to read from.
+    async fn first_here(self, layout: &Layout, range: usize) -> Option<OwnReplica> {
         match self.readers(layout, range).await.ok()?.into_iter().next()? {
-            RangeCopy::Own(copy) => Some(copy),
-            RangeCopy::Remote(_) => None,
+            RangeReplica::Own(replica) => Some(replica),
+            RangeReplica::Remote(_) => None,
         }
     }
 }

@@ -20,14 +20,14 @@ use tokio::sync::Mutex;
 use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::record::EPOCHS_KEY;
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError};
+use crate::shard::{ShardError, ShardReplica};
 use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
 use crate::world::buggify::{Mutation, mutated};
 
 /// The epoch of all positions that were given before there were epochs.
 const FIRST: u64 = 1;
-/// The value of the copy that keeps its epochs.
+/// The value of the replica that keeps its epochs.
 const NAME: &str = "epochs";
 /// The value that keeps the purges after which they began.
 const PURGES: &str = "purges of epochs";
@@ -97,8 +97,8 @@ fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageErro
     crate::coordinator::replica::message::decode(bytes).map_err(|why| StorageError::Corrupt(format!("epochs: {why}")))
 }
 
-/// The epochs of a copy with the position after which each began, oldest first; never empty. One that begins at 0
-/// before others is of the time before the copy kept a list, and stands for all that the node had until then.
+/// The epochs of a replica with the position after which each began, oldest first; never empty. One that begins at 0
+/// before others is of the time before the replica kept a list, and stands for all that the node had until then.
 #[derive(Debug)]
 pub(in crate::coordinator) struct Epochs {
     node: NodeEpochs,
@@ -107,7 +107,7 @@ pub(in crate::coordinator) struct Epochs {
     /// Epochs with the number of the purge after which each began; 0 for those that are not here. A blocking lock, as
     /// above.
     purges: RwLock<Vec<(u64, u64)>>,
-    /// Where the copy stood when it was opened, and the number of its last purge then.
+    /// Where the replica stood when it was opened, and the number of its last purge then.
     opened_at: u64,
     purged_at: u64,
     /// Held while a new epoch is being stored.
@@ -115,15 +115,15 @@ pub(in crate::coordinator) struct Epochs {
 }
 
 impl Epochs {
-    /// Those of a copy that was just opened; a new one is durable on return.
-    pub async fn open(copy: &ShardCopy, node: &NodeEpochs) -> Result<Epochs, ShardError> {
-        let position = *copy.watch().borrow();
+    /// Those of a replica that was just opened; a new one is durable on return.
+    pub async fn open(replica: &ShardReplica, node: &NodeEpochs) -> Result<Epochs, ShardError> {
+        let position = *replica.watch().borrow();
         if position == 0 {
             return Ok(Epochs::of(node, vec![(node.current(), 0)], position));
         }
-        let list = stored(copy, NAME).await?;
-        let purges = stored(copy, PURGES).await?;
-        let purged_at = copy.info().await?.purge_seq;
+        let list = stored(replica, NAME).await?;
+        let purges = stored(replica, PURGES).await?;
+        let purged_at = replica.info().await?.purge_seq;
         let of = |list, purges| {
             let purges = RwLock::new(purges);
             Epochs { purges, purged_at, ..Epochs::of(node, list, position) }
@@ -139,7 +139,7 @@ impl Epochs {
             return Ok(of(list, purges));
         }
         let purges = grown_purges(purges, &list, (node.current(), purged_at));
-        store(copy, &list, &purges).await?;
+        store(replica, &list, &purges).await?;
         Ok(of(list, purges))
     }
 
@@ -163,7 +163,7 @@ impl Epochs {
         self.list.read().unwrap_or_else(PoisonError::into_inner).last().expect("an epoch").0
     }
 
-    /// What the copy says of itself, at a position.
+    /// What the replica says of itself, at a position.
     pub fn replica_position(&self, shard: u64, position: u64) -> ReplicaPosition {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         // Invariant: opening leaves at least one.
@@ -177,9 +177,10 @@ impl Epochs {
     }
 
     /// Begins a new epoch in place of `outdated`, if that is the current one still: another node has seen higher
-    /// positions of it than this copy ever reached, so that the copy is restored from an old backup. The new one begins
-    /// where the copy was opened, for numbers given out since may have been given out before. Durable on return.
-    pub async fn renew(&self, copy: &ShardCopy, env: &Env, outdated: u64) -> Result<(), ShardError> {
+    /// positions of it than this replica ever reached, so that the replica is restored from an old backup. The new one
+    /// begins where the replica was opened, for numbers given out since may have been given out before. Durable on
+    /// return.
+    pub async fn renew(&self, replica: &ShardReplica, env: &Env, outdated: u64) -> Result<(), ShardError> {
         let _alone = self.renewing.lock().await;
         let mut list = self.list();
         if list.last().is_none_or(|(current, _)| *current != outdated) {
@@ -191,42 +192,42 @@ impl Epochs {
         let fresh = fresh(env);
         list.push((fresh, self.opened_at));
         let purges = grown_purges(self.purges(), &list, (fresh, self.purged_at));
-        store(copy, &list, &purges).await?;
+        store(replica, &list, &purges).await?;
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
         *self.purges.write().unwrap_or_else(PoisonError::into_inner) = purges;
         Ok(())
     }
 
-    /// Where a reader goes on that has read up to `position` in `epoch`; `None` for an epoch of another copy.
+    /// Where a reader goes on that has read up to `position` in `epoch`; `None` for an epoch of another replica.
     pub fn resume(&self, epoch: u64, position: u64) -> Option<u64> {
         resume(&self.list(), &self.node, epoch, position)
     }
 
-    /// The position of this copy up to which another one has read it, that has come to `position` in `epoch` and was
-    /// told these epochs then. Some of them may be later than this copy, if it is restored from an old backup: then
+    /// The position of this replica up to which another one has read it, that has come to `position` in `epoch` and was
+    /// told these epochs then. Some of them may be later than this replica, if it is restored from an old backup: then
     /// what both have in common counts.
     pub fn read_up_to(&self, told: &[(u64, u64)], epoch: u64, position: u64) -> u64 {
         read_up_to(&self.list(), &self.node, told, (epoch, position))
     }
 
-    /// The number up to which purges of this copy are those of the one that told these epochs: where the two are of
+    /// The number up to which purges of this replica are those of the one that told these epochs: where the two are of
     /// different times they may have numbers in common that name different purges. `None`: it was not kept, as of
-    /// epochs that began before copies kept it.
+    /// epochs that began before replicas kept it.
     pub fn purges_shared(&self, told: &[(u64, u64)]) -> Option<u64> {
         purges_shared(&self.list(), &self.purges(), &self.node, told)
     }
 }
 
-async fn stored(copy: &ShardCopy, name: &str) -> Result<Vec<(u64, u64)>, ShardError> {
-    Ok(copy.meta_get(name).await?.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
+async fn stored(replica: &ShardReplica, name: &str) -> Result<Vec<(u64, u64)>, ShardError> {
+    Ok(replica.meta_get(name).await?.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
 }
 
-async fn store(copy: &ShardCopy, list: &[(u64, u64)], purges: &[(u64, u64)]) -> Result<(), ShardError> {
+async fn store(replica: &ShardReplica, list: &[(u64, u64)], purges: &[(u64, u64)]) -> Result<(), ShardError> {
     let value = |list: &[(u64, u64)]| Some(crate::coordinator::replica::message::encode(&list).to_vec());
-    copy.meta_put_all(vec![(NAME.to_owned(), value(list)), (PURGES.to_owned(), value(purges))]).await
+    replica.meta_put_all(vec![(NAME.to_owned(), value(list)), (PURGES.to_owned(), value(purges))]).await
 }
 
-/// A number that no epoch of any node had. 48 bits: with the number of a shard it names a copy and its epoch.
+/// A number that no epoch of any node had. 48 bits: with the number of a shard it names a replica and its epoch.
 fn fresh(env: &Env) -> u64 {
     (env.random_u64() >> 16).max(FIRST + 1)
 }
@@ -240,7 +241,8 @@ fn given_in(list: &[(u64, u64)], position: u64) -> u64 {
 fn resume(list: &[(u64, u64)], node: &NodeEpochs, epoch: u64, position: u64) -> Option<u64> {
     let is_older = |list: &[(u64, u64)]| matches!(list, [(oldest, 0), _, ..] if node.is_before(epoch, *oldest));
     let at = list.iter().position(|(known, _)| *known == epoch).or(is_older(list).then_some(0))?;
-    // Those that begin at 0 are of the time before the copy kept a list: none of them ended before the first one known.
+    // Those that begin at 0 are of the time before the replica kept a list: none of them ended before the first one
+    // known.
     let end = list[at + 1..].iter().map(|(_, first)| *first).find(|first| *first > 0);
     Some(end.map_or(position, |end| position.min(end)))
 }
@@ -257,8 +259,8 @@ fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoc
     read.max().unwrap_or(0)
 }
 
-/// The epochs of those told that lead to the last one. A restored copy begins its next epoch before those that it lost
-/// ended.
+/// The epochs of those told that lead to the last one. A restored replica begins its next epoch before those that it
+/// lost ended.
 fn lasting(told: &[(u64, u64)]) -> BTreeSet<u64> {
     let (mut out, mut least) = (BTreeSet::new(), u64::MAX);
     for (epoch, began) in told.iter().rev() {
@@ -277,7 +279,7 @@ fn purges_shared(list: &[(u64, u64)], purges: &[(u64, u64)], node: &NodeEpochs, 
         let epoch = list[at].0;
         told.contains(&epoch) || at == 0 && stands_for_older && told.iter().any(|told| node.is_before(*told, epoch))
     };
-    // What this copy did up to its last epoch that was told, that one did, too.
+    // What this replica did up to its last epoch that was told, that one did, too.
     let Some(last) = (0..list.len()).rev().find(|at| is_told(*at)) else { return Some(0) };
     let Some((next, _)) = list.get(last + 1) else { return Some(u64::MAX) };
     purges.iter().find(|(epoch, _)| epoch == next).map(|(_, purged)| *purged)
@@ -290,8 +292,8 @@ fn grown_purges(mut purges: Vec<(u64, u64)>, list: &[(u64, u64)], added: (u64, u
     purges
 }
 
-/// What is known of the epochs of another copy, with the list that it tells now. Those that it has no more stay: up to
-/// where it was read in them, it had them. Oldest first, as they were heard of.
+/// What is known of the epochs of another replica, with the list that it tells now. Those that it has no more stay: up
+/// to where it was read in them, it had them. Oldest first, as they were heard of.
 pub(in crate::coordinator) fn with_told(known: &[(u64, u64)], list: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let is_new = |(epoch, _): &&(u64, u64)| known.iter().all(|(known, _)| known != epoch);
     let mut out: Vec<(u64, u64)> = known.iter().chain(list.iter().filter(is_new)).copied().collect();
@@ -304,7 +306,7 @@ pub(in crate::coordinator) fn with_told(known: &[(u64, u64)], list: &[(u64, u64)
     out
 }
 
-/// The list of a copy that stands at `position` when the node's newest epoch begins.
+/// The list of a replica that stands at `position` when the node's newest epoch begins.
 fn grown(mut list: Vec<(u64, u64)>, node: &NodeEpochs, position: u64) -> Vec<(u64, u64)> {
     if list.is_empty() {
         // It was made in one of the earlier epochs, or in this one if there is no earlier.
@@ -338,14 +340,14 @@ mod tests {
         assert_eq!(resume(&list, 8, 99), Some(60));
         assert_eq!(resume(&list, 9, 70), Some(70));
         assert_eq!(resume(&list, 6, 10), None);
-        assert_eq!(resume(&list, 5, 45), Some(40), "of the time before the copy kept a list");
+        assert_eq!(resume(&list, 5, 45), Some(40), "of the time before the replica kept a list");
         assert_eq!(resume(&list[1..], 7, 30), None, "its end is forgotten");
         assert_eq!(resume(&[(7, 0), (8, 40), (9, 40)], 8, 43), Some(40), "all that the epoch gave out was lost");
         assert_eq!(Epochs::of(&node(&[7, 8, 9]), list.to_vec(), 60).current(), 9);
     }
 
     #[test]
-    fn a_copy_that_was_not_opened_for_a_while_belongs_to_all_epochs_before() {
+    fn a_replica_that_was_not_opened_for_a_while_belongs_to_all_epochs_before() {
         let list = grown(Vec::new(), &node(&[7, 8, 9]), 50);
         assert_eq!(list, [(8, 0), (9, 50)]);
         assert_eq!(resume(&list, &node(&[7, 8, 9]), 7, 30), Some(30));
@@ -362,14 +364,14 @@ mod tests {
         assert_eq!(
             idle.replica_position(1, 40).epoch_of(40),
             7,
-            "a start changes no token of a copy that does not change"
+            "a start changes no token of a replica that does not change"
         );
         let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).replica_position(1, 0);
         assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
     }
 
     #[test]
-    fn a_restored_copy_was_read_as_far_as_it_has_in_common_with_the_one_before() {
+    fn a_restored_replica_was_read_as_far_as_it_has_in_common_with_the_one_before() {
         let restored = [(7, 0), (9, 40), (10, 45)];
         let read = |told: &[(u64, u64)], point| read_up_to(&restored, &node(&[7, 9, 10]), told, point);
         assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was restored to 40");
@@ -377,32 +379,32 @@ mod tests {
         assert_eq!(read(&[(7, 0), (8, 60)], (7, 20)), 20, "the later epoch was not read");
         assert_eq!(read(&[(7, 0), (9, 40)], (9, 43)), 43, "it was read again since");
         assert_eq!(read(&[(7, 0), (9, 40), (10, 45)], (10, 50)), 50);
-        assert_eq!(read(&[(5, 0), (6, 60)], (6, 70)), 0, "another copy");
+        assert_eq!(read(&[(5, 0), (6, 60)], (6, 70)), 0, "another replica");
         assert_eq!(read(&[], (7, 50)), 40, "its epochs were not told");
         assert_eq!(read(&[], (8, 50)), 0);
         assert_eq!(read(&[(7, 0), (8, 60), (9, 40), (10, 45)], (9, 43)), 43, "what was told later does not count");
         let again = [(7, 0), (8, 60), (11, 80)];
         let read = |point| read_up_to(&again, &node(&[7, 8, 11]), &[(7, 0), (8, 60), (9, 40)], point);
         assert_eq!(read((9, 70)), 40, "it was not read to 60 when it lost that");
-        assert_eq!(read((8, 70)), 70, "the copy that was read last was not told of this one");
+        assert_eq!(read((8, 70)), 70, "the replica that was read last was not told of this one");
     }
 
     #[test]
-    fn a_restored_copy_has_the_purges_in_common_up_to_where_it_began_anew() {
+    fn a_restored_replica_has_the_purges_in_common_up_to_where_it_began_anew() {
         let node = node(&[6, 7, 9, 10]);
         let shared =
             |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);
         assert_eq!(shared(&[(7, 0), (8, 60)]), Some(300), "it was restored to 40");
         assert_eq!(shared(&[(7, 0), (9, 40)]), Some(320), "it started anew since");
         assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), Some(u64::MAX));
-        assert_eq!(shared(&[(6, 0)]), Some(300), "of the time before the copy kept a list");
-        assert_eq!(shared(&[(5, 0)]), Some(0), "another copy");
+        assert_eq!(shared(&[(6, 0)]), Some(300), "of the time before the replica kept a list");
+        assert_eq!(shared(&[(5, 0)]), Some(0), "another replica");
         assert_eq!(shared(&[(7, 0), (9, 40), (8, 30)]), Some(300), "the one that told this lost what began at 40");
         assert_eq!(purges_shared(&[(7, 0), (9, 40)], &[], &node, &[(7, 0)]), None, "it was not kept");
     }
 
     #[test]
-    fn epochs_that_a_copy_has_no_more_are_remembered() {
+    fn epochs_that_a_replica_has_no_more_are_remembered() {
         let told = with_told(&[(7, 0), (8, 60)], &[(7, 0), (9, 40)]);
         assert_eq!(told, [(7, 0), (8, 60), (9, 40)]);
         assert_eq!(with_told(&told, &[(7, 0), (9, 40)]), told);
@@ -410,7 +412,11 @@ mod tests {
         let many: Vec<(u64, u64)> = (1..1000).map(|epoch| (epoch, epoch)).collect();
         assert_eq!(with_told(&many, &[(1000, 1000)]).last(), Some(&(1000, 1000)));
         assert_eq!(with_told(&many, &[(1000, 1000)]).len(), limits::TOLD_EPOCHS_KEPT);
-        assert_eq!(with_told(&many, &[(1, 1), (1000, 1000)])[0], (1, 1), "a copy that started often and never changed");
+        assert_eq!(
+            with_told(&many, &[(1, 1), (1000, 1000)])[0],
+            (1, 1),
+            "a replica that started often and never changed"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::coordinator::replica::calls::Holds;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::replicas::Replicas;
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::{self, Held, Mark, Token, Written};
@@ -25,7 +25,7 @@ use crate::limits;
 use crate::shard::ShardError;
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
-/// The nodes whose copies hold what a token names, for each of the ranges that it names.
+/// The nodes whose replicas hold what a token names, for each of the ranges that it names.
 #[derive(Debug)]
 pub struct Floor {
     instance: String,
@@ -37,14 +37,14 @@ fn overlap(one: Range, other: Range) -> bool {
 }
 
 impl Floor {
-    /// Whether the copy of a range on a node may be read.
+    /// Whether the replica of a range on a node may be read.
     pub(in crate::coordinator) fn admits(&self, range: Range, node: &Arc<str>) -> bool {
         self.ranges.iter().all(|(written, nodes)| !overlap(*written, range) || nodes.contains(node))
     }
 }
 
 impl Coordinator {
-    /// What a token asks of reads of a database; `None`: nothing. Waits until there are copies that hold it.
+    /// What a token asks of reads of a database; `None`: nothing. Waits until there are replicas that hold it.
     ///
     /// # Errors
     /// There are none within `limits::TOKEN_WAIT`, or the database is another one than that of the token.
@@ -61,7 +61,7 @@ impl Coordinator {
             if env.now().since(began) >= limits::TOKEN_WAIT {
                 return Err(failed);
             }
-            sometimes("token: a read waited for a copy that holds a write");
+            sometimes("token: a read waited for a replica that holds a write");
             env.sleep(limits::TOKEN_PAUSE).await;
         }
     }
@@ -113,23 +113,23 @@ impl Database {
         Token::of(&self.name, self.instance(), writes).text()
     }
 
-    /// Which of the copies of a range may be read.
+    /// Which of the replicas of a range may be read.
     pub(in crate::coordinator) fn admitted(
         &self,
         layout: &Layout,
         index: usize,
-        mut copies: Vec<RangeCopy>,
-    ) -> Vec<RangeCopy> {
+        mut replicas: Vec<RangeReplica>,
+    ) -> Vec<RangeReplica> {
         if let Some(floor) = &self.floor {
             let (range, own) = (layout.map.range(index), &self.context.node);
-            copies.retain(|copy| floor.admits(range, copy.node().unwrap_or(own)));
+            replicas.retain(|replica| floor.admits(range, replica.node().unwrap_or(own)));
         }
-        copies
+        replicas
     }
 }
 
 impl Replicas<'_> {
-    /// The nodes whose copies hold writes, for each range that they are in; `None`: of one there is none that can be
+    /// The nodes whose replicas hold writes, for each range that they are in; `None`: of one there is none that can be
     /// asked.
     async fn holders_of(self, writes: &[Written]) -> Option<Floor> {
         let layout = self.layout();
@@ -151,50 +151,50 @@ impl Replicas<'_> {
         is_whole.then(|| Floor { instance: self.instance().to_owned(), ranges })
     }
 
-    /// The nodes whose copies of a range hold all that is wanted: this one alone, if it would be read first.
+    /// The nodes whose replicas of a range hold all that is wanted: this one alone, if it would be read first.
     async fn nodes_that_hold(
         self,
         layout: &Layout,
         index: usize,
         wanted: Vec<Held>,
     ) -> Result<Vec<Arc<str>>, ShardError> {
-        let (copies, own) = (self.all_readers(layout, index).await?, &self.context.node);
-        if let Some(RangeCopy::Own(copy)) = copies.first()
-            && self.holds(layout, index, copy, &wanted).await?
+        let (replicas, own) = (self.all_readers(layout, index).await?, &self.context.node);
+        if let Some(RangeReplica::Own(replica)) = replicas.first()
+            && self.holds(layout, index, replica, &wanted).await?
         {
             return Ok(vec![Arc::clone(own)]);
         }
         let wanted = &wanted;
-        let ask = |copy: &RangeCopy| {
-            let (copy, node) = (copy.clone(), Arc::clone(copy.node().unwrap_or(own)));
+        let ask = |replica: &RangeReplica| {
+            let (replica, node) = (replica.clone(), Arc::clone(replica.node().unwrap_or(own)));
             async move {
-                let holds = match &copy {
-                    RangeCopy::Own(copy) => self.holds(layout, index, copy, wanted).await,
-                    RangeCopy::Remote(copy) => copy.ask(Holds(wanted.clone())).await,
+                let holds = match &replica {
+                    RangeReplica::Own(replica) => self.holds(layout, index, replica, wanted).await,
+                    RangeReplica::Remote(replica) => replica.ask(Holds(wanted.clone())).await,
                 };
                 holds.is_ok_and(|holds| holds).then_some(node)
             }
         };
-        let nodes = join_all(copies.iter().map(ask)).await.into_iter().flatten().collect::<Vec<_>>();
+        let nodes = join_all(replicas.iter().map(ask)).await.into_iter().flatten().collect::<Vec<_>>();
         if !nodes.is_empty() {
-            sometimes("token: a range was read elsewhere because its copy here lacked a write");
+            sometimes("token: a range was read elsewhere because its replica here lacked a write");
         }
         Ok(nodes)
     }
 
-    /// Whether this node's copy of a range holds all that is wanted.
+    /// Whether this node's replica of a range holds all that is wanted.
     pub(in crate::coordinator) async fn holds(
         self,
         layout: &Layout,
         index: usize,
-        copy: &OwnCopy,
+        replica: &OwnReplica,
         wanted: &[Held],
     ) -> Result<bool, ShardError> {
         for held in wanted {
-            let mut holds = held.marks.iter().any(|mark| copy.reached(mark));
+            let mut holds = held.marks.iter().any(|mark| replica.reached(mark));
             if !holds && !held.only {
                 for node in layout.placed.nodes(index, &self.context.node).iter() {
-                    holds |= *node != self.context.node && has_read(copy, node, &held.marks).await?;
+                    holds |= *node != self.context.node && has_read(replica, node, &held.marks).await?;
                 }
             }
             if !holds {
@@ -205,8 +205,8 @@ impl Replicas<'_> {
     }
 }
 
-impl OwnCopy {
-    /// Whether this is the copy that a mark names, and has what that one had there.
+impl OwnReplica {
+    /// Whether this is the replica that a mark names, and has what that one had there.
     fn reached(&self, mark: &Mark) -> bool {
         let replica_position = self.replica_position();
         let resumed = self.epochs.resume(mark.epoch, mark.position);
@@ -216,9 +216,9 @@ impl OwnCopy {
     }
 }
 
-/// Whether a copy here has read that of a node up to one of some marks, or further.
-async fn has_read(copy: &OwnCopy, node: &str, marks: &[Mark]) -> Result<bool, ShardError> {
-    let Some(point) = sync_points::pulled(&copy.shard, node).await? else { return Ok(false) };
+/// Whether a replica here has read that of a node up to one of some marks, or further.
+async fn has_read(replica: &OwnReplica, node: &str, marks: &[Mark]) -> Result<bool, ShardError> {
+    let Some(point) = sync_points::pulled(&replica.shard, node).await? else { return Ok(false) };
     let is_before = |mark: &&Mark| mark.shard == point.from_shard && mark.position <= point.from;
     let marks: Vec<&Mark> = marks.iter().filter(is_before).collect();
     if marks.iter().any(|mark| mark.epoch == point.from_epoch) {
@@ -227,11 +227,11 @@ async fn has_read(copy: &OwnCopy, node: &str, marks: &[Mark]) -> Result<bool, Sh
     if marks.is_empty() {
         return Ok(false);
     }
-    let told = sync_points::epochs_of(&copy.shard, node).await?;
+    let told = sync_points::epochs_of(&replica.shard, node).await?;
     Ok(marks.iter().any(|mark| lasted(&told, mark, point.from_epoch)))
 }
 
-/// Whether a copy that told these epochs had what a mark of one of them names in a later one, too: each of those
+/// Whether a replica that told these epochs had what a mark of one of them names in a later one, too: each of those
 /// between began behind it.
 fn lasted(told: &[(u64, u64)], mark: &Mark, later: u64) -> bool {
     let at = |wanted: u64| told.iter().position(|(epoch, _)| *epoch == wanted);

@@ -1,4 +1,4 @@
-//! Whether this node's copies hold what those of the other nodes hold.
+//! Whether this node's replicas hold what those of the other nodes hold.
 //!
 //! They do once the node has compared itself (`sync`) with every node that is up. A comparison that began before the
 //! node last took no part counts for nothing, however late it ends: the other nodes may have gone on without this one.

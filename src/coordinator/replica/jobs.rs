@@ -64,11 +64,11 @@ pub struct Job {
     pub(in crate::coordinator) instance: String,
     /// The range that is split, as `_shards` shows it.
     pub range: String,
-    /// The name of the copy that is split, as CouchDB names its file.
+    /// The name of the replica that is split, as CouchDB names its file.
     pub source: String,
     /// Those of its halves.
     pub target: Vec<String>,
-    /// The node that holds the copy.
+    /// The node that holds the replica.
     pub node: String,
     /// What it is about to do.
     pub state: JobState,

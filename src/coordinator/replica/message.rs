@@ -22,7 +22,7 @@ use crate::shard::{Edit, EditAttachment, EditOp, ShardError};
 use crate::storage::{CommitError, Direction, StorageError};
 use crate::wire::message_pack;
 
-/// Which changes of a copy to read.
+/// Which changes of a replica to read.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct ChangesCall {
     /// Those behind it, in the direction of reading.
@@ -96,7 +96,7 @@ impl EditText {
     }
 }
 
-/// Where a copy stands.
+/// Where a replica stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct ReplicaPosition {
     /// The number of the shard on its node.
@@ -113,7 +113,7 @@ pub(in crate::coordinator) struct ReplicaPosition {
 }
 
 impl ReplicaPosition {
-    /// The epoch by which a position of the copy is named, 0 before the first change: a token stays the same while
+    /// The epoch by which a position of the replica is named, 0 before the first change: a token stays the same while
     /// nothing changes.
     pub fn epoch_of(&self, position: u64) -> u64 {
         match position {
@@ -127,9 +127,9 @@ impl ReplicaPosition {
 /// A range of ids: the least and the greatest one.
 pub(in crate::coordinator) type IdRange = (Bound<DocId>, Bound<DocId>);
 
-/// What a copy says of itself before it is compared with another.
+/// What a replica says of itself before it is compared with another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct CopyStatus {
+pub(in crate::coordinator) struct StatusReport {
     #[serde(rename = "standing")]
     pub replica_position: ReplicaPosition,
     /// Documents, tombstones included.
@@ -141,7 +141,7 @@ pub(in crate::coordinator) struct CopyStatus {
     /// The number of the last purge, and of the last one that is no longer on record.
     pub purge_seq: u64,
     pub purge_floor: u64,
-    /// How far it has applied the copy of the node that asks.
+    /// How far it has applied the replica of the node that asks.
     pub taken: Option<SyncPoint>,
     /// Whether all of it can be read; `None`: the node does not say so.
     #[serde(default)]
@@ -158,10 +158,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl CopyStatus {
-    /// Of a copy of which nothing can be read.
-    pub fn unusable() -> CopyStatus {
-        CopyStatus {
+impl StatusReport {
+    /// Of a replica of which nothing can be read.
+    pub fn unusable() -> StatusReport {
+        StatusReport {
             replica_position: ReplicaPosition { shard: 0, epoch: 0, position: 0, began: 0, before: 0 },
             documents: 0,
             digest: 0,
@@ -176,19 +176,20 @@ impl CopyStatus {
     }
 }
 
-/// Purges of another copy that a copy has heard of: from that one, or from one that had. Also of copies that are gone.
+/// Purges of another replica that a replica has heard of: from that one, or from one that had. Also of replicas that
+/// are gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Heard {
     pub node: String,
     pub shard: u64,
     /// The last of them.
     pub purges: u64,
-    /// The last one of which that copy had no record any more: who has not heard of it by then hears of it from no
+    /// The last one of which that replica had no record any more: who has not heard of it by then hears of it from no
     /// record.
     pub floor: u64,
 }
 
-/// How much of a copy can be read.
+/// How much of a replica can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) enum Soundness {
     /// All, as far as known.
@@ -199,22 +200,22 @@ pub(in crate::coordinator) enum Soundness {
     Unusable,
 }
 
-/// How far one copy was applied by another.
+/// How far one replica was applied by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct SyncPoint {
-    /// The copy that was read: its number, epoch and position.
+    /// The replica that was read: its number, epoch and position.
     pub from_shard: u64,
     pub from_epoch: u64,
     pub from: u64,
     /// Its purges that were applied.
     pub purges: u64,
-    /// The copy that read, then.
+    /// The replica that read, then.
     pub to_shard: u64,
     pub to_epoch: u64,
     pub to: u64,
 }
 
-/// What a copy knows of another one that it has read.
+/// What a replica knows of another one that it has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct TakenIn {
     /// How far.
@@ -222,19 +223,19 @@ pub(in crate::coordinator) struct TakenIn {
     /// The epochs of the other one, as it told them when it was read, with those that it had told before, and the
     /// positions after which they began.
     pub epochs: Vec<(u64, u64)>,
-    /// The purges of all copies of that node that it has heard of.
+    /// The purges of all replicas of that node that it has heard of.
     #[serde(default)]
     pub heard: Vec<Heard>,
 }
 
 impl TakenIn {
-    /// What there is about the copies of a node in what was heard of all.
+    /// What there is about the replicas of a node in what was heard of all.
     pub fn of(heard: &[Heard], node: &str) -> TakenIn {
         let heard = heard.iter().filter(|heard| heard.node == node).cloned().collect();
         TakenIn { heard, ..TakenIn::default() }
     }
 
-    /// Whether the purges of a copy of that node are known up to `floor`.
+    /// Whether the purges of a replica of that node are known up to `floor`.
     pub fn has_heard(&self, shard: u64, floor: u64) -> bool {
         let pulled = self.point.iter().filter(|point| point.from_shard == shard).map(|point| point.purges);
         let heard = self.heard.iter().filter(|heard| heard.shard == shard).map(|heard| heard.purges);
@@ -242,10 +243,10 @@ impl TakenIn {
     }
 }
 
-/// Why a call of a copy was not done.
+/// Why a call of a replica was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) enum WireError {
-    /// The node would not do it: it does not hold the copy, or is in another epoch.
+    /// The node would not do it: it does not hold the replica, or is in another epoch.
     #[serde(rename = "Away")]
     NotExecuted(String),
     /// The documents are elsewhere now.
@@ -317,7 +318,7 @@ impl From<ShardError> for WireError {
             ShardError::Commit(CommitError::Unknown) | ShardError::Indeterminate(_) => WireError::Unknown,
             ShardError::Commit(CommitError::Stopped) => WireError::Storage(CommitError::Stopped.to_string()),
             ShardError::Moved => WireError::Moved,
-            ShardError::Dropped | ShardError::NotExecuted(_) | ShardError::NoCopy { .. } => {
+            ShardError::Dropped | ShardError::NotExecuted(_) | ShardError::NoReplica { .. } => {
                 WireError::NotExecuted(error.to_string())
             }
         }
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
+    fn a_replica_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
         #[derive(Serialize)]
         struct Older {
             #[serde(rename = "standing")]
@@ -417,10 +418,10 @@ mod tests {
             purge_floor: u64,
             taken: Option<SyncPoint>,
         }
-        let replica_position = CopyStatus::unusable().replica_position;
+        let replica_position = StatusReport::unusable().replica_position;
         let older =
             Older { replica_position, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
-        let read: CopyStatus = decode(&encode(&older)).unwrap();
+        let read: StatusReport = decode(&encode(&older)).unwrap();
         assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
     }
 }

@@ -1,7 +1,7 @@
 //! One operation on one replica of a shard, on this node or on another, and what all operations share.
 //!
 //! [`context`] is the node's state, [`database`] the handle of one database, [`layout`] its shards at one moment,
-//! [`range_copy`] a replica on either side. [`calls`] is the table of the
+//! [`range_replica`] a replica on either side. [`calls`] is the table of the
 //! calls between nodes, [`message`] has the values that they carry, and [`remote`] sends them.
 
 pub(super) mod answered;
@@ -24,9 +24,9 @@ pub(super) mod layout;
 pub(super) mod message;
 pub(super) mod node_calls;
 pub(super) mod operations;
-pub(super) mod own_copy;
+pub(super) mod own_replica;
 pub(super) mod paces;
-pub(super) mod range_copy;
+pub(super) mod range_replica;
 pub mod read_from;
 pub mod rebalancing;
 pub(super) mod rebuilds;

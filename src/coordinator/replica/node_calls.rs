@@ -27,13 +27,14 @@ pub(in crate::coordinator) enum CatalogueCall {
     Learn,
     /// `Vec<DatabaseMap>`: those of the names that live here.
     Maps(Vec<String>),
-    /// `()`: a copy here may have missed something of the database.
+    /// `()`: a replica here may have missed something of the database.
     Pull(String),
-    /// `([u8; 16], Option<String>)`: of the copies of ranges that both nodes hold, as the asking one sees them when it
-    /// is in sync, for as many databases behind a name; and the last of these, if there are others behind it.
+    /// `([u8; 16], Option<String>)`: of the replicas of ranges that both nodes hold, as the asking one sees them when
+    /// it is in sync, for as many databases behind a name; and the last of these, if there are others behind it.
     RolledUp(Option<String>, u64),
     /// `Vec<(String, [u8; 16])>`: the same for each database behind a name, up to the last one, in order.
-    Copies { after: Option<String>, last: Option<String> },
+    #[serde(rename = "Copies")]
+    Replicas { after: Option<String>, last: Option<String> },
     /// `Vote`: about the map of a database, see `consensus`.
     Ballot(Box<BallotCall>),
     /// About who votes.
@@ -98,9 +99,9 @@ pub(in crate::coordinator) enum Created {
 /// How a node takes part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct NodeState {
-    /// Its copies hold what the others held when it last met them.
+    /// Its replicas hold what the others held when it last met them.
     pub in_sync: bool,
-    /// Its copies take no part.
+    /// Its replicas take no part.
     pub maintenance: bool,
 }
 

@@ -140,7 +140,7 @@ mod tests {
         Arc::from(name)
     }
 
-    /// The order in which copies on a and b, of these ranks, and one here are asked.
+    /// The order in which replicas on a and b, of these ranks, and one here are asked.
     fn order(paces: &Paces, now: u64, ranks: [u8; 2]) -> Vec<&'static str> {
         let mut items = [("here", 0, None), ("a", ranks[0], Some(node("a"))), ("b", ranks[1], Some(node("b")))];
         paces.slow_last(at(now), &mut items, |(_, rank, node)| (*rank, node.as_ref()));

@@ -54,7 +54,7 @@ impl Database {
     /// range has several it is the same on each node, and after a start.
     pub fn read_state(&self) -> Vec<u8> {
         let layout = self.layout();
-        if layout.map.live().iter().all(|range| layout.placed.copies(*range) == 1) {
+        if layout.map.live().iter().all(|range| layout.placed.replicas(*range) == 1) {
             return Vec::new();
         }
         [self.context.boot, self.read_from.state.load(Ordering::Relaxed)].map(u64::to_be_bytes).concat()

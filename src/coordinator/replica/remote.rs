@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::calls::{
-    Collect, CollectionQuestion, CopyCall, CopyOp, Decide, Fetch, FetchSome, List, LocalList, LocalSet, Merge, Purge,
-    ReplicaCall, Search, SearchCall, SearchQuestion, View, ViewCall, ViewFailure, ViewQuestion, Wait,
+    Collect, CollectionQuestion, Decide, Fetch, FetchSome, List, LocalList, LocalSet, Merge, Purge, ReplicaCall,
+    ReplicaOp, ReplicaRequest, Search, SearchCall, SearchQuestion, View, ViewCall, ViewFailure, ViewQuestion, Wait,
 };
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
@@ -43,46 +43,46 @@ pub(in crate::coordinator) struct Target {
     pub known: Arc<Known>,
 }
 
-/// A copy on another node. Cheap to clone.
+/// A replica on another node. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::coordinator) struct RemoteCopy {
+pub(in crate::coordinator) struct RemoteReplica {
     target: Arc<Target>,
     range: u32,
     node: Arc<str>,
     urgency: Urgency,
     /// The version of the map by which its answers are counted; `None`: nobody counts them.
     by_map: Option<u64>,
-    /// What the copy must have collected for its answers to be of use.
+    /// What the replica must have collected for its answers to be of use.
     horizon: Option<Arc<Horizon>>,
 }
 
-impl fmt::Debug for RemoteCopy {
+impl fmt::Debug for RemoteReplica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RemoteCopy({} on {}, {})", self.range, self.node, self.target.name)
+        write!(f, "RemoteReplica({} on {}, {})", self.range, self.node, self.target.name)
     }
 }
 
-impl RemoteCopy {
-    pub fn new(target: &Arc<Target>, range: usize, node: &Arc<str>) -> RemoteCopy {
+impl RemoteReplica {
+    pub fn new(target: &Arc<Target>, range: usize, node: &Arc<str>) -> RemoteReplica {
         // Invariant: there are at most `limits::Q_MAX` ranges.
         let range = u32::try_from(range).expect("a range's number");
         let (target, node, urgency) = (Arc::clone(target), Arc::clone(node), Urgency::Foreground);
-        RemoteCopy { target, range, node, urgency, by_map: None, horizon: None }
+        RemoteReplica { target, range, node, urgency, by_map: None, horizon: None }
     }
 
     /// The same for what is counted by the map of that version.
-    pub fn by_map(self, version: u64) -> RemoteCopy {
-        RemoteCopy { by_map: Some(version), ..self }
+    pub fn by_map(self, version: u64) -> RemoteReplica {
+        RemoteReplica { by_map: Some(version), ..self }
     }
 
     /// The same for work that nobody waits for.
-    pub fn in_background(self) -> RemoteCopy {
-        RemoteCopy { urgency: Urgency::Background, ..self }
+    pub fn in_background(self) -> RemoteReplica {
+        RemoteReplica { urgency: Urgency::Background, ..self }
     }
 
-    /// The same, refused by a copy that has not collected all of that: it may be restored from an old backup.
-    pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
-        RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
+    /// The same, refused by a replica that has not collected all of that: it may be restored from an old backup.
+    pub fn behind(self, horizon: &Horizon) -> RemoteReplica {
+        RemoteReplica { horizon: Some(Arc::new(horizon.clone())), ..self }
     }
 
     /// The node that it is on.
@@ -96,7 +96,7 @@ impl RemoteCopy {
     }
 
     /// Asks the replica; the operation says what type the answer has.
-    pub async fn ask<C: ReplicaCall + Into<CopyOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
+    pub async fn ask<C: ReplicaCall + Into<ReplicaOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
         self.ask_for(call.into()).await
     }
 
@@ -105,8 +105,8 @@ impl RemoteCopy {
         self.ask_for(Collect(Box::new(question.into())).into()).await
     }
 
-    async fn ask_for<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
-        let answer: Result<T, WireError> = self.send(self.next_call(), op, limits::COPY_CALL).await?;
+    async fn ask_for<T: DeserializeOwned>(&self, op: ReplicaOp) -> Result<T, ShardError> {
+        let answer: Result<T, WireError> = self.send(self.next_call(), op, limits::REPLICA_CALL).await?;
         answer.map_err(|error| self.told(error))
     }
 
@@ -118,16 +118,19 @@ impl RemoteCopy {
         error.into()
     }
 
-    /// As [`RemoteCopy::ask`], for what must not be done twice: a call that was cut off is sent again under its number,
-    /// once, if the node is there again soon. `call` is told whether it is the second time.
-    async fn ask_once<C: ReplicaCall + Into<CopyOp>>(&self, call: impl Fn(bool) -> C) -> Result<C::Answer, ShardError> {
+    /// As [`RemoteReplica::ask`], for what must not be done twice: a call that was cut off is sent again under its
+    /// number, once, if the node is there again soon. `call` is told whether it is the second time.
+    async fn ask_once<C: ReplicaCall + Into<ReplicaOp>>(
+        &self,
+        call: impl Fn(bool) -> C,
+    ) -> Result<C::Answer, ShardError> {
         let (env, id) = (&self.target.context.env, self.next_call());
         let _awaited = self.target.context.awaited.until_dropped(id);
         let began = env.now();
         let mut answer: Result<Result<C::Answer, WireError>, ShardError> =
-            self.send(id, call(false).into(), limits::COPY_CALL).await;
+            self.send(id, call(false).into(), limits::REPLICA_CALL).await;
         if matches!(answer, Err(ShardError::Indeterminate(_))) && self.is_back().await {
-            let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
+            let left = limits::REPLICA_CALL.saturating_sub(env.now().since(began));
             if !left.is_zero() {
                 sometimes("cluster: a call was sent again");
                 answer = match self.send(id, call(true).into(), left).await {
@@ -160,16 +163,16 @@ impl RemoteCopy {
         self.target.context.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn send<T: DeserializeOwned>(&self, id: u64, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
+    async fn send<T: DeserializeOwned>(&self, id: u64, op: ReplicaOp, limit: Duration) -> Result<T, ShardError> {
         let Target { context, name, known } = &*self.target;
         let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
         let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
         let (horizon, expected_bytes) = (self.horizon.as_deref().cloned(), op.expected_bytes());
-        let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
-        let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
+        let call = ReplicaRequest { db, instance, version, counted, range, id, horizon, op };
+        let (service, urgency, body) = (Service::Replica, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, expected_bytes, limit });
         // The cluster ends a call that hangs; this is for one that collects to.
-        let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
+        let answer = context.env.timeout(limit + limits::REPLICA_CALL_GRACE, sent).await;
         let bytes = match answer {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(CallError::NotExecuted(why))) => {
@@ -275,13 +278,13 @@ impl RemoteCopy {
         }
     }
 
-    /// Has it apply what another copy decided; answers for each whether it is stored, and where it stands then.
+    /// Has it apply what another replica decided; answers for each whether it is stored, and where it stands then.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
         let (repair, anew, tell) = (false, false, true);
         self.merge_as(edits, |edits| Merge { edits, source: source.to_owned(), repair, anew, tell }).await
     }
 
-    /// Has it apply what was stored elsewhere: in another copy of the range, or, `anew`, in none.
+    /// Has it apply what was stored elsewhere: in another replica of the range, or, `anew`, in none.
     pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
         let (repair, tell) = (true, false);
         let op = |edits| Merge { edits, source: source.to_owned(), repair, anew, tell };
@@ -298,7 +301,7 @@ impl RemoteCopy {
                 return Err(ShardError::Indeterminate(format!("{} merged {} edits", self.node, told.stored.len())));
             }
             merged.stored.extend(told.stored);
-            // Where the copy stood at the end covers all steps.
+            // Where the replica stood at the end covers all steps.
             merged.at = told.at;
         }
         Ok(merged)
@@ -350,14 +353,14 @@ impl RemoteCopy {
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.
     pub fn follow(&self, from: ReplicaPosition) -> watch::Receiver<u64> {
         let (tell, news) = watch::channel(from.position);
-        let copy = self.clone();
+        let replica = self.clone();
         self.target.context.env.spawn(async move {
             let mut position = from.position;
             loop {
                 let replica_position = tokio::select! {
                     biased;
                     () = tell.closed() => return,
-                    replica_position = copy.ask(Wait { beyond: position }) => replica_position,
+                    replica_position = replica.ask(Wait { beyond: position }) => replica_position,
                 };
                 match replica_position {
                     Ok(replica_position) if replica_position.epoch == from.epoch => {
@@ -376,7 +379,7 @@ impl RemoteCopy {
     }
 }
 
-/// Documents of a copy on another node.
+/// Documents of a replica on another node.
 #[derive(Debug)]
 pub(in crate::coordinator) struct FetchedPart {
     /// The first that were wanted.

@@ -5,64 +5,64 @@ use std::collections::BTreeSet;
 use crate::coordinator::replica::blob_stream::merge_here;
 use crate::coordinator::replica::calls::{PurgeInfos, Status};
 use crate::coordinator::replica::message::SyncPoint;
-use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardError, Want};
+use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardError, ShardReplica, Want};
 use crate::world::buggify::sometimes;
 
 /// What is known of where revisions come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::coordinator) enum Origin {
-    /// A copy that may be restored from an old backup: a copy that has collected anything takes nothing from it.
+    /// A replica that may be restored from an old backup: a replica that has collected anything takes nothing from it.
     Anywhere,
-    /// A copy that had collected what this one had when this one had collected something so many times, and has taken
-    /// in so many of its purges.
-    Copy { rounds: u64, heard: u64 },
-    /// No copy of the range: they are news, whatever was collected.
+    /// A replica that had collected what this one had when this one had collected something so many times, and has
+    /// taken in so many of its purges.
+    Replica { rounds: u64, heard: u64 },
+    /// No replica of the range: they are news, whatever was collected.
     Anew,
 }
 
-/// Merges revisions of another copy into one that may lack them; answers how many it holds then. Uploads come from
-/// `source`. What a copy has of purges that it has heard of was written again since.
+/// Merges revisions of another replica into one that may lack them; answers how many it holds then. Uploads come from
+/// `source`. What a replica has of purges that it has heard of was written again since.
 pub(in crate::coordinator) async fn merge_missing(
-    copy: &RangeCopy,
+    replica: &RangeReplica,
     edits: Vec<Edit>,
-    source: &RemoteCopy,
+    source: &RemoteReplica,
     origin: Origin,
 ) -> Result<usize, ShardError> {
-    let stored = match copy {
-        RangeCopy::Remote(remote) => remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?,
-        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?,
+    let stored = match replica {
+        RangeReplica::Remote(remote) => remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?,
+        RangeReplica::Own(own) => merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?,
     };
     count(&stored)
 }
 
-/// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them
+/// As [`merge_missing`], for a replica that nobody reads yet: its purges are those of others, who did not hear of them
 /// from here. What `source` had on record as purged, up to number `until`, before it was asked for the edits was
 /// written again since; what it has purged later was not.
 pub(in crate::coordinator) async fn merge_written_again(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     edits: Vec<Edit>,
-    source: &RemoteCopy,
+    source: &RemoteReplica,
     (origin, until): (Origin, u64),
 ) -> Result<usize, ShardError> {
     let ids = edits.iter().map(|edit| &edit.id).collect();
     let again =
         named_by(|since| source.ask(PurgeInfos { since, limit: limits::STEP_ROWS as u64 }), (0, until), &ids).await?;
-    count(&merge_unpurged(copy, edits, source, (origin, &again)).await?)
+    count(&merge_unpurged(replica, edits, source, (origin, &again)).await?)
 }
 
-/// Merges an edit that the primary's copy, `source`, stored, and of which the revision is on record as purged here.
+/// Merges an edit that the primary's replica, `source`, stored, and of which the revision is on record as purged here.
 /// Answers whether it is stored then. The edit may be late, and the purge of it may have overtaken it: it is stored
 /// only if `source` holds the revision still and had heard of the purge before, so that it was written again since.
-/// Otherwise the two copies bring each other in sync (`pull`).
+/// Otherwise the two replicas bring each other in sync (`pull`).
 pub(in crate::coordinator) async fn merge_purged(
-    own: &OwnCopy,
+    own: &OwnReplica,
     edit: &Edit,
-    source: &RemoteCopy,
+    source: &RemoteReplica,
 ) -> Result<bool, ShardError> {
     let EditOp::Merge { path } = &edit.op else { return Ok(false) };
     let (rev, ids) = (path.head(), BTreeSet::from([&edit.id]));
@@ -92,32 +92,32 @@ fn count(stored: &[bool]) -> Result<usize, ShardError> {
     }
 }
 
-/// Merges what the copy has not purged, also not while this goes on; answers of each whether it was stored.
+/// Merges what the replica has not purged, also not while this goes on; answers of each whether it was stored.
 async fn merge_unpurged(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     mut edits: Vec<Edit>,
-    source: &RemoteCopy,
+    source: &RemoteReplica,
     (origin, again): (Origin, &BTreeSet<(DocId, Revision)>),
 ) -> Result<Vec<bool>, ShardError> {
     let mut stored = Vec::new();
-    let is_early = origin != Origin::Anew && copy.is_early();
-    let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
+    let is_early = origin != Origin::Anew && replica.is_early();
+    let heard = if let Origin::Replica { heard, .. } = origin { heard } else { 0 };
     for _ in 0..limits::VALIDATION_ATTEMPTS {
         // First, so that a purge after the look makes the merge too late.
-        let (seen, forgot) = copy.purged_and_collected().await?;
+        let (seen, forgot) = replica.purged_and_collected().await?;
         let rounds = match origin {
             Origin::Anywhere => 0,
-            Origin::Copy { rounds, .. } => rounds,
+            Origin::Replica { rounds, .. } => rounds,
             Origin::Anew => forgot,
         };
         if rounds != forgot {
-            return Err(ShardError::NotExecuted("what the copy has forgotten may be among it".to_owned()));
+            return Err(ShardError::NotExecuted("what the replica has forgotten may be among it".to_owned()));
         }
-        let left = without_purged(copy, edits, (heard, again)).await?;
+        let left = without_purged(replica, edits, (heard, again)).await?;
         if left.is_empty() {
             return Ok(stored);
         }
-        let merged = merge_here(copy, &left, source, &Basis::Purges { seen, rounds, is_early }).await?;
+        let merged = merge_here(replica, &left, source, &Basis::Purges { seen, rounds, is_early }).await?;
         edits = Vec::new();
         for (edit, outcome) in left.into_iter().zip(merged) {
             match outcome {
@@ -129,16 +129,16 @@ async fn merge_unpurged(
             return Ok(stored);
         }
     }
-    Err(ShardError::NotExecuted("the copy is being purged".to_owned()))
+    Err(ShardError::NotExecuted("the replica is being purged".to_owned()))
 }
 
-/// Leaves out revisions that the copy has purged: they must not come back from a copy that has yet to purge them.
+/// Leaves out revisions that the replica has purged: they must not come back from a replica that has yet to purge them.
 async fn without_purged(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     edits: Vec<Edit>,
     (heard, again): (u64, &BTreeSet<(DocId, Revision)>),
 ) -> Result<Vec<Edit>, ShardError> {
-    let purged = purged_here(copy, heard, edits.iter().map(|edit| &edit.id)).await?;
+    let purged = purged_here(replica, heard, edits.iter().map(|edit| &edit.id)).await?;
     let stays = |edit: &Edit| match &edit.op {
         EditOp::Merge { path } => {
             let named = (edit.id.clone(), path.head());
@@ -149,13 +149,13 @@ async fn without_purged(
     Ok(edits.into_iter().filter(stays).collect())
 }
 
-/// The revisions of some documents that the copy's record of purges names behind its first `since`.
+/// The revisions of some documents that the replica's record of purges names behind its first `since`.
 pub(in crate::coordinator) async fn purged_here<'a>(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     since: u64,
     ids: impl Iterator<Item = &'a DocId>,
 ) -> Result<BTreeSet<(DocId, Revision)>, ShardError> {
-    let records = |since| copy.purge_infos(since, limits::STEP_ROWS);
+    let records = |since| replica.purge_infos(since, limits::STEP_ROWS);
     named_by(records, (since, u64::MAX), &ids.collect()).await
 }
 

@@ -7,11 +7,11 @@
 use crate::coordinator::replica::message::{Heard, SyncPoint, TakenIn, decode, encode};
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError};
+use crate::shard::{ShardError, ShardReplica};
 use crate::storage::StorageError;
 use crate::world::buggify::{Mutation, mutated};
 
-/// The value that keeps the purges of other copies that a copy has heard of.
+/// The value that keeps the purges of other replicas that a replica has heard of.
 const HEARD: &str = "purges heard of";
 
 fn pulled_name(node: &str) -> String {
@@ -26,9 +26,12 @@ fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError>
     decode(bytes).map_err(|why| StorageError::Corrupt(format!("sync point: {why}")))
 }
 
-/// How far this copy has applied that of `node`.
-pub(in crate::coordinator) async fn pulled(copy: &ShardCopy, node: &str) -> Result<Option<SyncPoint>, ShardError> {
-    Ok(copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()?)
+/// How far this replica has applied that of `node`.
+pub(in crate::coordinator) async fn pulled(
+    replica: &ShardReplica,
+    node: &str,
+) -> Result<Option<SyncPoint>, ShardError> {
+    Ok(replica.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()?)
 }
 
 fn purges_name(node: &str) -> String {
@@ -39,50 +42,54 @@ fn epochs_name(node: &str) -> String {
     format!("epochs of {node}")
 }
 
-/// The epochs of the copy of `node`, as it told them when its purges were applied last.
-pub(in crate::coordinator) async fn epochs_of(copy: &ShardCopy, node: &str) -> Result<Vec<(u64, u64)>, ShardError> {
-    Ok(copy.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+/// The epochs of the replica of `node`, as it told them when its purges were applied last.
+pub(in crate::coordinator) async fn epochs_of(
+    replica: &ShardReplica,
+    node: &str,
+) -> Result<Vec<(u64, u64)>, ShardError> {
+    Ok(replica.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes how far this copy has applied that of `node`, and its epochs, if there are new ones: no position and no purge
-/// is noted of an epoch that is not.
+/// Notes how far this replica has applied that of `node`, and its epochs, if there are new ones: no position and no
+/// purge is noted of an epoch that is not.
 pub(in crate::coordinator) async fn set_pulled(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     node: &str,
     point: SyncPoint,
     epochs: Option<&[(u64, u64)]>,
 ) -> Result<(), ShardError> {
     let epochs = epochs.map(|epochs| (epochs_name(node), Some(encode(&epochs).to_vec())));
     let point = (pulled_name(node), Some(encode(&point).to_vec()));
-    copy.meta_put_all([point].into_iter().chain(epochs).collect()).await
+    replica.meta_put_all([point].into_iter().chain(epochs).collect()).await
 }
 
-/// What this copy knows of that of `node`, for that one or another one.
-pub(in crate::coordinator) async fn taken_in(copy: &ShardCopy, node: &str) -> Result<TakenIn, ShardError> {
-    let (point, epochs) = (pulled(copy, node).await?, epochs_of(copy, node).await?);
-    Ok(TakenIn { point, epochs, ..TakenIn::of(&heard(copy).await?, node) })
+/// What this replica knows of that of `node`, for that one or another one.
+pub(in crate::coordinator) async fn taken_in(replica: &ShardReplica, node: &str) -> Result<TakenIn, ShardError> {
+    let (point, epochs) = (pulled(replica, node).await?, epochs_of(replica, node).await?);
+    Ok(TakenIn { point, epochs, ..TakenIn::of(&heard(replica).await?, node) })
 }
 
-/// The purges of other copies that this one has heard of.
-pub(in crate::coordinator) async fn heard(copy: &ShardCopy) -> Result<Vec<Heard>, ShardError> {
-    Ok(copy.meta_get(HEARD).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+/// The purges of other replicas that this one has heard of.
+pub(in crate::coordinator) async fn heard(replica: &ShardReplica) -> Result<Vec<Heard>, ShardError> {
+    Ok(replica.meta_get(HEARD).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes purges of other copies that this one has heard of: it holds nothing any more that they removed.
-pub(in crate::coordinator) async fn note_heard(copy: &ShardCopy, news: Vec<Heard>) -> Result<(), ShardError> {
-    let known = heard(copy).await?;
+/// Notes purges of other replicas that this one has heard of: it holds nothing any more that they removed.
+pub(in crate::coordinator) async fn note_heard(replica: &ShardReplica, news: Vec<Heard>) -> Result<(), ShardError> {
+    let known = heard(replica).await?;
     if with_heard(known.clone(), &news) == known {
         return Ok(());
     }
-    // Other copies are read at the same moment.
-    copy.meta_change(HEARD, move |stored| {
-        let known: Vec<Heard> = stored.map(read).transpose()?.unwrap_or_default();
-        Ok(encode(&with_heard(known, &news)).to_vec())
-    })
-    .await
+    // Other replicas are read at the same moment.
+    replica
+        .meta_change(HEARD, move |stored| {
+            let known: Vec<Heard> = stored.map(read).transpose()?.unwrap_or_default();
+            Ok(encode(&with_heard(known, &news)).to_vec())
+        })
+        .await
 }
 
-/// Those heard of, with others; those of the copies that were heard of last stay where they are too many.
+/// Those heard of, with others; those of the replicas that were heard of last stay where they are too many.
 fn with_heard(mut known: Vec<Heard>, news: &[Heard]) -> Vec<Heard> {
     for new in news.iter().filter(|new| new.purges > 0) {
         match known.iter_mut().find(|heard| (&heard.node, heard.shard) == (&new.node, new.shard)) {
@@ -97,27 +104,27 @@ fn with_heard(mut known: Vec<Heard>, news: &[Heard]) -> Vec<Heard> {
     known
 }
 
-/// How many of this copy's purges that of `node` had applied at a position up to which this copy has read it.
-pub(in crate::coordinator) async fn purges_taken(copy: &ShardCopy, node: &str) -> Result<u64, ShardError> {
-    Ok(copy.meta_get(&purges_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+/// How many of this replica's purges that of `node` had applied at a position up to which this replica has read it.
+pub(in crate::coordinator) async fn purges_taken(replica: &ShardReplica, node: &str) -> Result<u64, ShardError> {
+    Ok(replica.meta_get(&purges_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes how many of this copy's purges that of `node` had applied.
+/// Notes how many of this replica's purges that of `node` had applied.
 pub(in crate::coordinator) async fn set_purges_taken(
-    copy: &ShardCopy,
+    replica: &ShardReplica,
     node: &str,
     purges: u64,
 ) -> Result<(), ShardError> {
-    match purges_taken(copy, node).await? == purges {
+    match purges_taken(replica, node).await? == purges {
         true => Ok(()),
-        false => copy.meta_put(&purges_name(node), Some(encode(&purges).to_vec())).await,
+        false => replica.meta_put(&purges_name(node), Some(encode(&purges).to_vec())).await,
     }
 }
 
-/// Notes that another copy has applied this one.
-pub(in crate::coordinator) async fn note(copy: &ShardCopy, point: SyncPoint) -> Result<(), ShardError> {
-    // All copies of a range have the number of the shard in common, and may tell at the same moment.
-    copy.meta_change(&known_name(point.to_shard), move |stored| with_point(stored, point)).await
+/// Notes that another replica has applied this one.
+pub(in crate::coordinator) async fn note(replica: &ShardReplica, point: SyncPoint) -> Result<(), ShardError> {
+    // All replicas of a range have the number of the shard in common, and may tell at the same moment.
+    replica.meta_change(&known_name(point.to_shard), move |stored| with_point(stored, point)).await
 }
 
 /// The stored points with one more.
@@ -143,9 +150,9 @@ fn thin(points: &mut Vec<SyncPoint>) {
     }
 }
 
-/// The position here at which a reader of another copy goes on; 0 when nothing is known of that one.
-pub(in crate::coordinator) async fn resume(copy: &ShardCopy, entry: &SeqEntry) -> Result<u64, ShardError> {
-    let Some(bytes) = copy.meta_get(&known_name(entry.shard)).await? else { return Ok(0) };
+/// The position here at which a reader of another replica goes on; 0 when nothing is known of that one.
+pub(in crate::coordinator) async fn resume(replica: &ShardReplica, entry: &SeqEntry) -> Result<u64, ShardError> {
+    let Some(bytes) = replica.meta_get(&known_name(entry.shard)).await? else { return Ok(0) };
     let points = if mutated(Mutation::NodeLossRewinds) { Vec::new() } else { read::<Vec<SyncPoint>>(&bytes)? };
     let before = points.iter().filter(|point| point.to_epoch == entry.epoch && point.to <= entry.position);
     Ok(before.map(|point| point.from).max().unwrap_or(0))
@@ -156,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn purges_heard_of_never_grow_less_and_those_of_copies_that_are_gone_stay() {
+    fn purges_heard_of_never_grow_less_and_those_of_replicas_that_are_gone_stay() {
         let heard = |shard, purges, floor| Heard { node: "n1@h".to_owned(), shard, purges, floor };
         let known = with_heard(vec![heard(7, 9, 4)], &[heard(7, 5, 5), heard(8, 3, 0), heard(9, 0, 0)]);
         assert_eq!(known, [heard(7, 9, 5), heard(8, 3, 0)]);

@@ -16,7 +16,7 @@ use crate::wire::codec::{CodecError, Reader, put_varint};
 /// The version byte of the encoding.
 const VERSION: u8 = 1;
 
-/// A copy, and a position at which it held a write.
+/// A replica, and a position at which it held a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Mark {
     pub shard: u64,
@@ -25,17 +25,17 @@ pub(in crate::coordinator) struct Mark {
 }
 
 impl Mark {
-    /// Of a copy that stands so.
+    /// Of a replica that stands so.
     pub fn of(replica_position: ReplicaPosition) -> Mark {
         let ReplicaPosition { shard, position, .. } = replica_position;
         Mark { shard, epoch: replica_position.epoch_of(position), position }
     }
 }
 
-/// Writes to one range, and the copies that hold them all.
+/// Writes to one range, and the replicas that hold them all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Held {
-    /// Whether only these copies themselves count: what was done to them is no change that others read there.
+    /// Whether only these replicas themselves count: what was done to them is no change that others read there.
     pub only: bool,
     pub marks: Vec<Mark>,
 }
@@ -128,8 +128,8 @@ impl Token {
         Ok(token)
     }
 
-    /// The token as text. Of writes to very many ranges it names one copy of each; `None`: it is too long even so, or
-    /// of no write.
+    /// The token as text. Of writes to very many ranges it names one replica of each; `None`: it is too long even so,
+    /// or of no write.
     pub fn text(&self) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -139,7 +139,7 @@ impl Token {
         Some(text(usize::MAX)).filter(fits).or_else(|| Some(text(1)).filter(fits))
     }
 
-    /// With at most that many copies of each write.
+    /// With at most that many replicas of each write.
     fn encode(&self, marks: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         out.push(VERSION);
@@ -193,8 +193,8 @@ impl Token {
 }
 
 impl Part {
-    /// Applies a write. One that a copy holds which held an earlier one, too, stands for both with the copies that the
-    /// two have in common: a copy loses nothing as its position grows.
+    /// Applies a write. One that a replica holds which held an earlier one, too, stands for both with the replicas that
+    /// the two have in common: a replica loses nothing as its position grows.
     fn add(&mut self, written: Written) {
         for own in self.writes.iter_mut().filter(|own| own.range == written.range && own.held.only == written.held.only)
         {
@@ -208,7 +208,7 @@ impl Part {
     }
 }
 
-/// The copies of both, each with the higher position.
+/// The replicas of both, each with the higher position.
 fn common(own: &[Mark], other: &[Mark]) -> Vec<Mark> {
     let later = |mark: &Mark| {
         let same = other.iter().find(|other| (other.shard, other.epoch) == (mark.shard, mark.epoch))?;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn later_writes_to_a_range_stand_for_earlier_ones_where_a_copy_holds_both() {
+    fn later_writes_to_a_range_stand_for_earlier_ones_where_a_replica_holds_both() {
         let of = |writes: Vec<Written>| Token::of("db", "i", writes);
         let mut token = of(vec![written(0, &[mark(1, 5), mark(2, 7)])]);
         token.add(of(vec![written(0, &[mark(1, 6), mark(2, 6)])]));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_one_write_is_short_and_one_of_very_many_ranges_names_fewer_copies() {
+    fn a_token_of_one_write_is_short_and_one_of_very_many_ranges_names_fewer_replicas() {
         let token = |ranges: u32| {
             let two = [mark(300, 100_000), mark(400, 100_000)];
             Token::of("db", "i", (0..ranges).map(|at| written(at * 10, &two)).collect::<Vec<_>>())

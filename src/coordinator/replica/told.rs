@@ -10,7 +10,8 @@ use crate::coordinator::replica::token::Mark;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::RevPath;
 
-/// What a primary stored, as `shard::AcceptedEdit`, and where its copy stood then: of nodes that do not tell nothing.
+/// What a primary stored, as `shard::AcceptedEdit`, and where its replica stood then: of nodes that do not tell
+/// nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct AcceptedAt {
     pub path: RevPath,
@@ -19,7 +20,7 @@ pub(in crate::coordinator) struct AcceptedAt {
     pub at: Option<Mark>,
 }
 
-/// Which edits were merged, and where the copy stood then, if it is one. Nodes that do not tell that answer with a
+/// Which edits were merged, and where the replica stood then, if it is one. Nodes that do not tell that answer with a
 /// list alone.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(in crate::coordinator) struct Merged {

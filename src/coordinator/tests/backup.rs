@@ -25,15 +25,15 @@ async fn snapshot(env: &Env, database: &Arc<Database>, folder: &Path) -> Result<
 async fn content(database: &Arc<Database>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for index in database.ranges() {
-        let copy = database.replicas().own_shard(index).await.unwrap();
-        for row in copy.changes(0, crate::storage::Direction::Forward, 10_000).await.unwrap().rows {
-            let found = copy.fetch(vec![(row.id.clone(), Want::Leaves)]).await.unwrap().pop().flatten().unwrap();
+        let replica = database.replicas().own_shard(index).await.unwrap();
+        for row in replica.changes(0, crate::storage::Direction::Forward, 10_000).await.unwrap().rows {
+            let found = replica.fetch(vec![(row.id.clone(), Want::Leaves)]).await.unwrap().pop().flatten().unwrap();
             let mut text = String::new();
             for (rev, stored) in found.found {
                 let stored = stored.unwrap();
                 text += &format!("{:?} {} {:?}", found.tree.path_to(&rev), stored.deleted, stored.body);
                 for attachment in &stored.attachments {
-                    let mut reader = copy.blob_reader(attachment, crate::storage::ReadAs::Stored, None);
+                    let mut reader = replica.blob_reader(attachment, crate::storage::ReadAs::Stored, None);
                     let mut bytes = Vec::new();
                     while let Some(piece) = reader.next().await.unwrap() {
                         bytes.extend_from_slice(&piece);
@@ -43,14 +43,14 @@ async fn content(database: &Arc<Database>) -> BTreeMap<String, String> {
             }
             out.insert(row.id.as_str().to_owned(), text);
         }
-        for (name, local) in copy
+        for (name, local) in replica
             .local_list(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, crate::storage::Direction::Forward, 100)
             .await
             .unwrap()
         {
             out.insert(name.as_str().to_owned(), format!("{local:?}"));
         }
-        for info in copy.purge_infos(0, 100).await.unwrap() {
+        for info in replica.purge_infos(0, 100).await.unwrap() {
             out.insert(format!("purge of {}", info.id.as_str()), format!("{:?}", info.revs));
         }
     }
@@ -326,8 +326,8 @@ async fn a_snapshot_is_a_whole_one_where_what_was_read_before_does_not_count_any
         let rev = rev_of(&database, name).await;
         database.maintenance().purge(vec![(id(name), vec![rev])]).await.unwrap();
     }
-    for copy in database.replicas().own_shards().await.unwrap() {
-        copy.compact(0, Pace::new(&world.env, 1000)).await.unwrap();
+    for replica in database.replicas().own_shards().await.unwrap() {
+        replica.compact(0, Pace::new(&world.env, 1000)).await.unwrap();
     }
     let third = take().await.unwrap();
     assert_eq!(layers(folder.path(), &third), 1);
@@ -492,8 +492,8 @@ async fn apply(world: &World, database: &Arc<Database>, step: &Step) {
             drop(database.writer().write_one(request, WriteOptions::default()).await);
         }
         Step::Compact => {
-            for copy in database.replicas().own_shards().await.unwrap() {
-                copy.compact(1, Pace::new(&world.env, 1000)).await.unwrap();
+            for replica in database.replicas().own_shards().await.unwrap() {
+                replica.compact(1, Pace::new(&world.env, 1000)).await.unwrap();
             }
         }
         Step::Snapshot => {}

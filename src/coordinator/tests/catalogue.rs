@@ -145,7 +145,7 @@ async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
         (database.replicas().infos(&ranges).await.unwrap(), database.replicas().counts(&ranges, &span).await.unwrap());
     assert_eq!((infos.len(), counts.iter().sum::<u64>()), (4, 20));
     for ((range, together), count) in ranges.iter().zip(infos).zip(counts) {
-        let alone = database.replicas().on_one(*range, |copy| async move { copy.info().await }).await.unwrap();
+        let alone = database.replicas().on_one(*range, |replica| async move { replica.info().await }).await.unwrap();
         assert_eq!((together, count), (alone, alone.0.doc_count));
     }
     let (start, end) = (Bound::Unbounded, Bound::Unbounded);

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::check::{keys_of, spoil};
-use super::convergence::{copy, plant};
+use super::convergence::{plant, replica};
 use super::*;
 use crate::coordinator::topology::peers::{Answer, Call, CallError, Peer, Peers, Service};
 use crate::coordinator::{FeedOperations, ReadOperations, RepairOperations, WriteOperations};
@@ -51,7 +51,7 @@ pub(super) struct Network {
     mute: Mutex<BTreeSet<String>>,
     /// Nodes that no call reaches although they are up and call others.
     deaf: Mutex<BTreeSet<String>>,
-    /// A node whose copies do not answer reads of documents, although it is up.
+    /// A node whose replicas do not answer reads of documents, although it is up.
     stalled: Mutex<Option<String>>,
     /// How many such reads there were.
     stalled_reads: AtomicU64,
@@ -63,7 +63,7 @@ pub(super) struct Network {
     largest: AtomicU64,
     /// Whether all nodes answer as those of the version before this one.
     older: AtomicBool,
-    /// A database whose copies answer nobody.
+    /// A database whose replicas answer nobody.
     refused: Mutex<Option<&'static str>>,
     /// How many calls there were.
     pub(super) calls: AtomicU64,
@@ -136,17 +136,17 @@ impl Peers for End {
             self.network.calls.fetch_add(1, Ordering::Relaxed);
             self.network.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
             self.network.largest.fetch_max(body.len() as u64, Ordering::Relaxed);
-            let is_copy = service == Service::Copy;
+            let is_replica = service == Service::Replica;
             let says = |text: &str| body.windows(text.len()).take(300).any(|bytes| bytes == text.as_bytes());
-            if is_copy && self.network.older.load(Ordering::Relaxed) && says("FetchSome") {
+            if is_replica && self.network.older.load(Ordering::Relaxed) && says("FetchSome") {
                 return Err(CallError::NotExecuted("unknown variant `FetchSome`".to_owned()));
             }
-            if is_copy && self.network.is_stalled(to) && says("Fetch") {
+            if is_replica && self.network.is_stalled(to) && says("Fetch") {
                 self.network.stalled_reads.fetch_add(1, Ordering::Relaxed);
                 return std::future::pending().await;
             }
             let refused = *self.network.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            if is_copy && refused.is_some_and(says) {
+            if is_replica && refused.is_some_and(says) {
                 return Err(CallError::NotExecuted("it is refused".to_owned()));
             }
             // The callee goes on when the caller is gone, as over a real network.
@@ -163,7 +163,7 @@ impl Peers for End {
                 return Err(CallError::Indeterminate(format!("{to} is mute")));
             }
             let lose = |left: u32| left.checked_sub(1);
-            if is_copy && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
+            if is_replica && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
                 return Err(CallError::Indeterminate("the connection broke".to_owned()));
             }
             let done =
@@ -320,16 +320,16 @@ pub(super) async fn write(
     database.writer().write_one(request(name, text), WriteOptions { w, ..WriteOptions::default() }).await
 }
 
-/// What this node's own copy has of a document: its leaves.
+/// What this node's own replica has of a document: its leaves.
 pub(super) async fn own_leaves(database: &Arc<Database>, name: &str) -> Vec<String> {
     let range = database.map().index_of(&id(name));
-    let copy = database.replicas().own_copy(range).await.unwrap().expect("a copy here");
-    let found = copy.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap().pop().flatten();
+    let replica = database.replicas().own_replica(range).await.unwrap().expect("a replica here");
+    let found = replica.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap().pop().flatten();
     found.iter().flat_map(|found| found.tree.leaves()).map(|leaf| leaf.rev.to_string()).collect()
 }
 
 #[tokio::test]
-async fn a_write_reaches_all_copies_and_is_read_anywhere() {
+async fn a_write_reaches_all_replicas_and_is_read_anywhere() {
     let cluster = Cluster::new(3).await;
     assert_eq!(cluster.create(0, 2, 3).await.unwrap(), Written::Quorum);
     for (at, w) in [(0, None), (1, Some(3)), (2, Some(1))] {
@@ -355,8 +355,8 @@ async fn the_node_that_was_asked_to_write_has_it_when_it_answers() {
         assert_eq!(own_leaves(&db, &name).await.len(), 1, "{name}");
         let local = format!("_local/{name}");
         write(&db, &local, "{}", Some(1)).await.unwrap();
-        let copy = db.replicas().own_copy(db.map().index_of(&id(&local))).await.unwrap().expect("a copy here");
-        assert!(copy.shard.local_get(&id(&local)).await.unwrap().is_some(), "{local}");
+        let replica = db.replicas().own_replica(db.map().index_of(&id(&local))).await.unwrap().expect("a replica here");
+        assert!(replica.shard.local_get(&id(&local)).await.unwrap().is_some(), "{local}");
     }
 }
 
@@ -377,7 +377,7 @@ async fn two_writers_on_one_revision_on_different_nodes_make_no_conflict() {
 }
 
 #[tokio::test]
-async fn a_damaged_copy_keeps_nobody_from_writing_where_the_others_are_good() {
+async fn a_damaged_replica_keeps_nobody_from_writing_where_the_others_are_good() {
     for damaged in 0..3 {
         let cluster = Cluster::new(3).await;
         cluster.create(0, 1, 3).await.unwrap();
@@ -394,9 +394,9 @@ async fn a_damaged_copy_keeps_nobody_from_writing_where_the_others_are_good() {
     }
 }
 
-/// A purge was refused, though two of three copies could do it.
+/// A purge was refused, though two of three replicas could do it.
 #[tokio::test]
-async fn a_copy_that_cannot_be_opened_keeps_nobody_from_writing_and_purging_where_the_others_are_good() {
+async fn a_replica_that_cannot_be_opened_keeps_nobody_from_writing_and_purging_where_the_others_are_good() {
     let mut cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -405,7 +405,7 @@ async fn a_copy_that_cannot_be_opened_keeps_nobody_from_writing_and_purging_wher
     }
     cluster.nodes[0].coordinator = cluster.nodes[0].world.join(&cluster.nodes[0].end).await;
     let db = cluster.db(0);
-    assert!(db.replicas().own_copy(0).await.is_err_and(|error| error.is_damage()));
+    assert!(db.replicas().own_replica(0).await.is_err_and(|error| error.is_damage()));
     assert_eq!(write(&db, "b", "{}", None).await.unwrap().written, Written::Quorum);
     assert_eq!(
         db.maintenance().purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap(),
@@ -457,7 +457,7 @@ async fn two_of_three_down() {
     assert_eq!(body(&db, "a").await, "{}");
     assert!(db.documents().fetch_from(&id("nope"), Want::Winner, Some(3)).await.unwrap().is_none());
     let error = db.settings().set_revs_limit(5).await;
-    assert!(matches!(error, Err(SettingError::NoMajority { answered: 1, copies: 3 })), "{error:?}");
+    assert!(matches!(error, Err(SettingError::NoMajority { answered: 1, replicas: 3 })), "{error:?}");
     assert_eq!(db.revs_limit(), 1000);
     let other = CreateOptions { n: Some(3), ..CreateOptions::default() };
     let created = cluster.nodes[0].coordinator.create_database("other", other).await;
@@ -470,7 +470,7 @@ async fn two_of_three_down() {
 }
 
 #[tokio::test]
-async fn a_database_without_a_copy_in_reach_says_so() {
+async fn a_database_without_a_replica_in_reach_says_so() {
     let cluster = Cluster::new(2).await;
     cluster.create(0, 1, 1).await.unwrap();
     let holder = usize::from(cluster.db(0).shards()[0].1[0] == "n2@h");
@@ -479,7 +479,7 @@ async fn a_database_without_a_copy_in_reach_says_so() {
     assert_eq!(body(&cluster.db(other), "a").await, "{}");
     cluster.cut(&[holder]);
     let db = cluster.db(other);
-    let none = |error: &ShardError| matches!(error, ShardError::NoCopy { copies: 1 });
+    let none = |error: &ShardError| matches!(error, ShardError::NoReplica { replicas: 1 });
     assert!(matches!(db.info().await, Err(ReadError::Unavailable(error)) if none(&error)));
     assert!(matches!(write(&db, "b", "{}", None).await, Err(WriteError::Unavailable(error)) if none(&error)));
     assert!(
@@ -543,12 +543,12 @@ async fn a_write_whose_answer_was_lost_is_not_done_twice() {
 }
 
 #[tokio::test]
-async fn a_read_repairs_the_copy_that_lacks_something() {
+async fn a_read_repairs_the_replica_that_lacks_something() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    // A revision that one copy alone has.
-    plant(&copy(&cluster, 1).await, "a", &["2-f", &rev.to_string()], false).await;
+    // A revision that one replica alone has.
+    plant(&replica(&cluster, 1).await, "a", &["2-f", &rev.to_string()], false).await;
     let found = cluster.db(0).documents().fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
     assert_eq!(found.found[0].0.to_string(), "2-f");
     for at in 0..3 {
@@ -557,15 +557,15 @@ async fn a_read_repairs_the_copy_that_lacks_something() {
     }
 }
 
-/// It was longer than `_revs_limit` while a copy had not yet heard of the last edit.
+/// It was longer than `_revs_limit` while a replica had not yet heard of the last edit.
 #[tokio::test]
-async fn a_history_is_not_longer_than_its_limit_while_a_copy_lags() {
+async fn a_history_is_not_longer_than_its_limit_while_a_replica_lags() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     cluster.db(0).settings().set_revs_limit(2).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     let second = write(&cluster.db(0), "a", &format!(r#"{{"_rev":"{first}"}}"#), Some(3)).await.unwrap().rev;
-    plant(&copy(&cluster, 1).await, "a", &["3-f", &second.to_string(), &first.to_string()], false).await;
+    plant(&replica(&cluster, 1).await, "a", &["3-f", &second.to_string(), &first.to_string()], false).await;
     let found = cluster.db(0).documents().fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
     assert_eq!(found.tree.path_to(&rev("3-f")).unwrap().ids, [rev("3-f").hash, second.hash]);
 }
@@ -584,7 +584,7 @@ async fn what_was_purged_does_not_come_back_from_a_node_that_was_away() {
     }
 }
 
-/// Writes a document with an attachment to three copies.
+/// Writes a document with an attachment to three replicas.
 async fn attach(db: &Arc<Database>, name: &str, content: &Bytes) {
     let options = UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
     let mut upload = db.attachments().upload(&id(name), options).await.unwrap();
@@ -603,7 +603,7 @@ async fn attached(db: &Arc<Database>, name: &str) -> Option<Bytes> {
 }
 
 #[tokio::test]
-async fn attachments_are_on_every_copy() {
+async fn attachments_are_on_every_replica() {
     let cluster = Cluster::new(4).await;
     cluster.create(0, 1, 3).await.unwrap();
     let content = Bytes::from(vec![7; 600_000]);
@@ -617,7 +617,7 @@ async fn attachments_are_on_every_copy() {
 }
 
 #[tokio::test]
-async fn a_damaged_attachment_is_replaced_by_that_of_another_copy() {
+async fn a_damaged_attachment_is_replaced_by_that_of_another_replica() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let content = Bytes::from(vec![7; 600_000]);
@@ -641,7 +641,7 @@ async fn a_damaged_attachment_is_replaced_by_that_of_another_copy() {
 }
 
 #[tokio::test]
-async fn lists_and_feeds_go_on_with_another_copy() {
+async fn lists_and_feeds_go_on_with_another_replica() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 2).await.unwrap();
     for n in 0..30 {
@@ -690,10 +690,10 @@ async fn a_node_that_was_not_told_of_a_database_is_told_again_soon() {
     eventually(|| async { !knows().await }).await;
 }
 
-/// Seen in the suite against three nodes: while one copy lacked the newest revision, an answer made of several copies
-/// told older revisions as missing that all of them had.
+/// Seen in the suite against three nodes: while one replica lacked the newest revision, an answer made of several
+/// replicas told older revisions as missing that all of them had.
 #[tokio::test]
-async fn an_answer_of_several_copies_knows_the_contents_of_older_revisions() {
+async fn an_answer_of_several_replicas_knows_the_contents_of_older_revisions() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -726,7 +726,7 @@ async fn two_databases_of_one_name_become_one() {
 }
 
 #[tokio::test]
-async fn a_feed_resumes_on_another_copy_where_the_two_were_in_sync() {
+async fn a_feed_resumes_on_another_replica_where_the_two_were_in_sync() {
     let cluster = Cluster::new(2).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..10 {

@@ -1,4 +1,4 @@
-//! How copies that differ become the same again, and what that costs when they do not differ.
+//! How replicas that differ become the same again, and what that costs when they do not differ.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::coordinator::topology::seq::SeqEntry;
 use crate::coordinator::{FeedOperations, RebalanceOperations, RepairOperations, WriteOperations};
 use crate::document::draft::PreparedBody;
 use crate::document::rev_tree::RevPath;
-use crate::shard::{Edit, EditOp, ShardCopy};
+use crate::shard::{Edit, EditOp, ShardReplica};
 
 /// The states of the replicas of the only range as a node sees them, by node.
 async fn states(cluster: &Cluster, from: usize) -> Vec<&'static str> {
@@ -34,7 +34,7 @@ async fn the_table_of_replicas_tells_which_one_lacks_what_and_why() {
     assert_eq!((table.len(), holds), (1, vec![5, 5]));
     let order = cluster.db(0).layout().primaries(0, &cluster.db(0).context.node);
     let first = cluster.network.names.iter().position(|name| **name == *order[0]).unwrap();
-    plant(&copy(&cluster, 1 - first).await, "late", &["1-a"], false).await;
+    plant(&replica(&cluster, 1 - first).await, "late", &["1-a"], false).await;
     assert_eq!(states(&cluster, 0).await[first], "in_sync");
     assert_eq!(states(&cluster, 1).await[1 - first], "differs");
     catch_up(&cluster, first, 1 - first, false).await;
@@ -43,9 +43,9 @@ async fn the_table_of_replicas_tells_which_one_lacks_what_and_why() {
     assert_eq!(states(&cluster, 0).await[1], "away");
 }
 
-/// This node's copy of the only range.
-pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
-    cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap().shard.clone()
+/// This node's replica of the only range.
+pub(super) async fn replica(cluster: &Cluster, at: usize) -> ShardReplica {
+    cluster.db(at).replicas().own_replica(0).await.unwrap().unwrap().shard.clone()
 }
 
 /// Brings one node in sync with another; answers how many bytes that took.
@@ -56,7 +56,7 @@ pub(super) async fn catch_up(cluster: &Cluster, at: usize, with: usize, thorough
     cluster.network.bytes.load(Ordering::Relaxed)
 }
 
-/// A revision with its ancestors, as one copy takes it in from another.
+/// A revision with its ancestors, as one replica takes it in from another.
 pub(super) fn planted(name: &str, revs: &[&str], deleted: bool) -> Edit {
     let revs: Vec<Revision> = revs.iter().map(|text| rev(text)).collect();
     let path = RevPath { start: revs[0].pos, ids: revs.into_iter().map(|rev| rev.hash).collect() };
@@ -65,14 +65,14 @@ pub(super) fn planted(name: &str, revs: &[&str], deleted: bool) -> Edit {
     Edit { id: id(name), op, deleted, body, attachments: Vec::new(), revs_limit: 1000 }
 }
 
-/// Puts a revision into one copy only.
-pub(super) async fn plant(copy: &ShardCopy, name: &str, revs: &[&str], deleted: bool) {
-    copy.edit(vec![planted(name, revs, deleted)]).await.unwrap().pop().unwrap().unwrap();
+/// Puts a revision into one replica only.
+pub(super) async fn plant(replica: &ShardReplica, name: &str, revs: &[&str], deleted: bool) {
+    replica.edit(vec![planted(name, revs, deleted)]).await.unwrap().pop().unwrap().unwrap();
 }
 
 /// Lets a node forget how far it has read another one.
 async fn forget(cluster: &Cluster, at: usize, of: usize) {
-    copy(cluster, at).await.meta_put(&format!("pulled {}", cluster.network.names[of]), None).await.unwrap();
+    replica(cluster, at).await.meta_put(&format!("pulled {}", cluster.network.names[of]), None).await.unwrap();
 }
 
 /// Two nodes with one range and as many documents.
@@ -90,7 +90,7 @@ pub(super) async fn two(documents: usize) -> Cluster {
 
 /// The third node has the first one primary an edit and brings the result to nobody.
 #[tokio::test]
-async fn what_a_coordinator_that_is_gone_had_decided_comes_to_the_other_copies_at_once() {
+async fn what_a_coordinator_that_is_gone_had_decided_comes_to_the_other_replicas_at_once() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let started = tokio::time::Instant::now();
@@ -110,16 +110,16 @@ async fn where_nothing_differs_one_small_message_is_all() {
     assert!(bytes < 100, "{bytes} bytes");
     write(&cluster.db(0), "_local/l", "{}", Some(1)).await.unwrap();
     eventually(|| async { catch_up(&cluster, 1, 0, false).await < 100 }).await;
-    let local = copy(&cluster, 1).await.local_get(&id("_local/l")).await.unwrap();
+    let local = replica(&cluster, 1).await.local_get(&id("_local/l")).await.unwrap();
     assert!(local.is_some(), "local documents are compared, too");
 }
 
 #[tokio::test]
 async fn one_difference_among_many_documents_is_narrowed_down() {
     let cluster = two(1500).await;
-    plant(&copy(&cluster, 1).await, "d0700", &["2-f"], false).await;
-    plant(&copy(&cluster, 1).await, "new", &["3-e"], true).await;
-    plant(&copy(&cluster, 0).await, "mine", &["1-a"], false).await;
+    plant(&replica(&cluster, 1).await, "d0700", &["2-f"], false).await;
+    plant(&replica(&cluster, 1).await, "new", &["3-e"], true).await;
+    plant(&replica(&cluster, 0).await, "mine", &["1-a"], false).await;
     forget(&cluster, 0, 1).await;
     let bytes = catch_up(&cluster, 0, 1, false).await;
     assert!(bytes < 60_000, "{bytes} bytes");
@@ -127,7 +127,7 @@ async fn one_difference_among_many_documents_is_narrowed_down() {
     assert_eq!(own_leaves(&cluster.db(0), "new").await, ["3-e"]);
     catch_up(&cluster, 1, 0, false).await;
     assert_eq!(own_leaves(&cluster.db(1), "mine").await, ["1-a"]);
-    let states = (copy(&cluster, 0).await.state().await.unwrap(), copy(&cluster, 1).await.state().await.unwrap());
+    let states = (replica(&cluster, 0).await.state().await.unwrap(), replica(&cluster, 1).await.state().await.unwrap());
     assert_eq!(states.0.total.digest, states.1.total.digest);
 }
 
@@ -137,7 +137,7 @@ async fn where_half_of_the_documents_are_missing_they_are_not_looked_for_one_by_
     let cluster = two(1).await;
     for (at, step) in [(0, 2), (1, 1)] {
         let edits = (0..4400).step_by(step).map(|n| planted(&format!("d{n:04}x"), &["1-a"], false));
-        copy(&cluster, at).await.edit(edits.collect()).await.unwrap();
+        replica(&cluster, at).await.edit(edits.collect()).await.unwrap();
     }
     forget(&cluster, 0, 1).await;
     cluster.network.calls.store(0, Ordering::Relaxed);
@@ -152,12 +152,12 @@ async fn where_half_of_the_documents_are_missing_they_are_not_looked_for_one_by_
 async fn a_difference_behind_what_was_taken_in_is_found_by_comparing() {
     let cluster = two(100).await;
     let point = {
-        let (from, to) = (copy(&cluster, 1).await, cluster.network.names[1].clone());
+        let (from, to) = (replica(&cluster, 1).await, cluster.network.names[1].clone());
         plant(&from, "lost", &["1-a"], false).await;
-        let known = sync_points::pulled(&copy(&cluster, 0).await, &to).await.unwrap().unwrap();
+        let known = sync_points::pulled(&replica(&cluster, 0).await, &to).await.unwrap().unwrap();
         SyncPoint { from: from.state().await.unwrap().position, ..known }
     };
-    sync_points::set_pulled(&copy(&cluster, 0).await, &cluster.network.names[1], point, None).await.unwrap();
+    sync_points::set_pulled(&replica(&cluster, 0).await, &cluster.network.names[1], point, None).await.unwrap();
     catch_up(&cluster, 0, 1, false).await;
     assert!(own_leaves(&cluster.db(0), "lost").await.is_empty());
     catch_up(&cluster, 0, 1, true).await;
@@ -181,15 +181,16 @@ async fn a_document_written_again_after_a_purge_stays_and_reaches_a_node_that_mi
     }
 }
 
-/// A copy that never held what was purged keeps the record, so that it does not take it from one that has yet to purge.
+/// A replica that never held what was purged keeps the record, so that it does not take it from one that has yet to
+/// purge.
 #[tokio::test]
-async fn what_was_purged_elsewhere_is_not_taken_from_a_third_copy() {
+async fn what_was_purged_elsewhere_is_not_taken_from_a_third_replica() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     for at in 0..2 {
-        plant(&copy(&cluster, at).await, "a", &["1-a"], false).await;
+        plant(&replica(&cluster, at).await, "a", &["1-a"], false).await;
     }
-    copy(&cluster, 0).await.purge(vec![(id("a"), vec![rev("1-a")])]).await.unwrap();
+    replica(&cluster, 0).await.purge(vec![(id("a"), vec![rev("1-a")])]).await.unwrap();
     catch_up(&cluster, 2, 0, false).await;
     let node: Arc<str> = cluster.network.names[1].as_str().into();
     let early = cluster.nodes[2].coordinator.catch_up_with(&node, false).await;
@@ -201,11 +202,11 @@ async fn what_was_purged_elsewhere_is_not_taken_from_a_third_copy() {
     }
 }
 
-/// One point overwrote another, and readers of the copy that had told it were told again what they had seen.
+/// One point overwrote another, and readers of the replica that had told it were told again what they had seen.
 #[tokio::test]
-async fn copies_that_tell_at_the_same_moment_how_far_they_are_are_all_remembered() {
+async fn replicas_that_tell_at_the_same_moment_how_far_they_are_are_all_remembered() {
     let cluster = two(1).await;
-    let own = copy(&cluster, 0).await;
+    let own = replica(&cluster, 0).await;
     let epochs = 1..=16;
     let point = |to_epoch| SyncPoint { from: 9, to_shard: 99, to_epoch, to: 5, ..SyncPoint::default() };
     let tell = |epoch| sync_points::note(&own, point(epoch));
@@ -221,14 +222,14 @@ async fn copies_that_tell_at_the_same_moment_how_far_they_are_are_all_remembered
 async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     let cluster = two(10).await;
     let db = cluster.db(0);
-    let own = db.replicas().own_copy(0).await.unwrap().unwrap();
+    let own = db.replicas().own_replica(0).await.unwrap().unwrap();
     let before = own.replica_position();
     let name = cluster.network.names[0].clone();
-    let known = sync_points::pulled(&copy(&cluster, 1).await, &name).await.unwrap().unwrap();
+    let known = sync_points::pulled(&replica(&cluster, 1).await, &name).await.unwrap().unwrap();
     // What the other node has read of it is gone.
-    plant(&copy(&cluster, 1).await, "gone", &["1-a"], false).await;
+    plant(&replica(&cluster, 1).await, "gone", &["1-a"], false).await;
     let more = SyncPoint { from: before.position + 5, ..known };
-    sync_points::set_pulled(&copy(&cluster, 1).await, &name, more, None).await.unwrap();
+    sync_points::set_pulled(&replica(&cluster, 1).await, &name, more, None).await.unwrap();
     let entry = SeqEntry { end: u32::MAX, shard: before.shard, epoch: before.epoch, position: before.position + 3 };
     catch_up(&cluster, 0, 1, false).await;
     assert_ne!(own.replica_position().epoch, before.epoch);
@@ -239,9 +240,9 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     assert_eq!(own.replica_position().epoch, renewed, "once");
 }
 
-/// The copy of a node's data is as good as an orderly stop leaves it, and newer than all that other nodes have read.
+/// The replica of a node's data is as good as an orderly stop leaves it, and newer than all that other nodes have read.
 #[tokio::test]
-async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_restored() {
+async fn a_feed_leaves_nothing_out_after_a_replica_of_a_stopped_node_is_restored() {
     let mut cluster = Cluster::of(2, Engine::Redb).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..10 {
@@ -263,7 +264,7 @@ async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_restored() 
     node.world = World::open(backup, Engine::Redb).await;
     node.coordinator = node.world.join(&node.end).await;
     // It gets the position that another one had.
-    plant(&copy(&cluster, 1).await, "after", &["1-a"], false).await;
+    plant(&replica(&cluster, 1).await, "after", &["1-a"], false).await;
     cluster.heal().await;
     catch_up(&cluster, 1, 0, false).await;
     let query = ChangesQuery { since: Since::Seq(since), ..ChangesQuery::default() };
@@ -275,20 +276,20 @@ async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_restored() 
     assert!(seen.contains(&id("after")), "{seen:?}");
 }
 
-/// Three copies; the first one has purged `old` and has no record of that any more, those of `behind` hold it still, as
-/// a backup would. They are cut off.
+/// Three replicas; the first one has purged `old` and has no record of that any more, those of `behind` hold it still,
+/// as a backup would. They are cut off.
 pub(super) async fn behind_a_purge(behind: &[usize]) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     for at in 0..3 {
-        plant(&copy(&cluster, at).await, "stays", &["1-c"], false).await;
-        plant(&copy(&cluster, at).await, "old", &["1-a"], false).await;
+        plant(&replica(&cluster, at).await, "stays", &["1-c"], false).await;
+        plant(&replica(&cluster, at).await, "old", &["1-a"], false).await;
     }
     for (at, with) in [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0), (2, 1)] {
         read(&cluster, at, with).await;
     }
     cluster.cut(behind);
-    let own = copy(&cluster, 0).await;
+    let own = replica(&cluster, 0).await;
     own.purge(vec![(id("old"), vec![rev("1-a")])]).await.unwrap();
     for at in [1, 2].into_iter().filter(|at| !behind.contains(at)) {
         catch_up(&cluster, at, 0, false).await;
@@ -300,7 +301,7 @@ pub(super) async fn behind_a_purge(behind: &[usize]) -> Cluster {
     cluster
 }
 
-/// Has one node read the copy of another, whether they differ or not.
+/// Has one node read the replica of another, whether they differ or not.
 pub(super) async fn read(cluster: &Cluster, at: usize, other: usize) {
     let node: Arc<str> = cluster.network.names[other].as_str().into();
     cluster.db(at).pulls().pull_from(&node, false).await.unwrap();
@@ -311,7 +312,7 @@ pub(super) async fn restart(cluster: &mut Cluster, at: usize) {
     node.coordinator = node.world.join(&node.end).await;
 }
 
-/// All copies come to hold these documents, and `old` no more.
+/// All replicas come to hold these documents, and `old` no more.
 pub(super) async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
     for at in 0..3 {
         let db = cluster.db(at);
@@ -324,29 +325,29 @@ pub(super) async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
 
 /// An old backup holds what was purged since, and nobody has the records of that any more.
 #[tokio::test]
-async fn a_restored_copy_discards_what_was_purged_since() {
+async fn a_restored_replica_discards_what_was_purged_since() {
     let mut cluster = behind_a_purge(&[2]).await;
     restart(&mut cluster, 2).await;
-    plant(&copy(&cluster, 2).await, "new", &["1-d"], false).await;
+    plant(&replica(&cluster, 2).await, "new", &["1-d"], false).await;
     cluster.heal().await;
     ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
 }
 
 /// Each waited for the other to be in sync first.
 #[tokio::test]
-async fn two_restored_copies_do_not_wait_for_each_other() {
+async fn two_restored_replicas_do_not_wait_for_each_other() {
     let mut cluster = behind_a_purge(&[1, 2]).await;
     for at in [1, 2] {
         restart(&mut cluster, at).await;
     }
-    plant(&copy(&cluster, 1).await, "new", &["1-d"], false).await;
+    plant(&replica(&cluster, 1).await, "new", &["1-d"], false).await;
     cluster.heal().await;
     ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
 }
 
 /// Each waited for the other to be in sync first: one to read it, the other to see what was removed.
 #[tokio::test]
-async fn a_restored_copy_does_not_wait_for_nodes_that_started_just_now() {
+async fn a_restored_replica_does_not_wait_for_nodes_that_started_just_now() {
     let mut cluster = behind_a_purge(&[2]).await;
     cluster.cut(&[0, 1, 2]);
     for at in 0..3 {
@@ -357,13 +358,13 @@ async fn a_restored_copy_does_not_wait_for_nodes_that_started_just_now() {
 }
 
 /// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was restored from
-/// a backup and started once more; and when it had applied a copy that has a record of the purge, since.
+/// a backup and started once more; and when it had applied a replica that has a record of the purge, since.
 #[tokio::test]
-async fn a_restored_copy_keeps_what_it_acknowledged_and_nobody_has_read() {
+async fn a_restored_replica_keeps_what_it_acknowledged_and_nobody_has_read() {
     let mut cluster = behind_a_purge(&[1]).await;
-    plant(&copy(&cluster, 1).await, "before", &["1-e"], false).await;
+    plant(&replica(&cluster, 1).await, "before", &["1-e"], false).await;
     restart(&mut cluster, 1).await;
-    plant(&copy(&cluster, 1).await, "new", &["1-d"], false).await;
+    plant(&replica(&cluster, 1).await, "new", &["1-d"], false).await;
     restart(&mut cluster, 1).await;
     // Nobody reads it until it has read the others.
     cluster.deafen(&["n2@h"]);
@@ -379,11 +380,11 @@ async fn a_restored_copy_keeps_what_it_acknowledged_and_nobody_has_read() {
     ends_with(&cluster, &[("new", "1-d"), ("before", "1-e"), ("stays", "1-c")]).await;
 }
 
-/// A copy that was not read up to there may hold what was purged at a place that nobody has read.
+/// A replica that was not read up to there may hold what was purged at a place that nobody has read.
 #[tokio::test]
-async fn a_purge_is_on_record_until_the_copy_that_has_heard_of_it_was_read_up_to_there() {
+async fn a_purge_is_on_record_until_the_replica_that_has_heard_of_it_was_read_up_to_there() {
     let cluster = two(1).await;
-    let (own, other) = (copy(&cluster, 0).await, cluster.network.names[1].clone());
+    let (own, other) = (replica(&cluster, 0).await, cluster.network.names[1].clone());
     plant(&own, "a", &["1-a"], false).await;
     own.purge(vec![(id("a"), vec![rev("1-a")])]).await.unwrap();
     read(&cluster, 1, 0).await;
@@ -392,9 +393,9 @@ async fn a_purge_is_on_record_until_the_copy_that_has_heard_of_it_was_read_up_to
     assert_eq!(sync_points::purges_taken(&own, &other).await.unwrap(), 1);
 }
 
-/// Records of purges stay until every copy has them, whatever the limit says.
+/// Records of purges stay until every replica has them, whatever the limit says.
 #[tokio::test]
-async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
+async fn a_purge_is_kept_on_record_until_all_replicas_know_it() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let mut revs = Vec::new();
@@ -407,7 +408,7 @@ async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
         cluster.db(0).maintenance().purge(vec![(id, vec![rev])]).await.unwrap();
     }
     cluster.db(0).compaction().compact_all().await.unwrap();
-    assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 3);
+    assert_eq!(replica(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 3);
     cluster.heal().await;
     for name in ["a", "b", "c"] {
         let db = cluster.db(2);
@@ -417,11 +418,11 @@ async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
         read(&cluster, at, other).await;
     }
     cluster.db(0).compaction().compact_all().await.unwrap();
-    assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);
+    assert_eq!(replica(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn copies_of_many_databases_are_compared_page_by_page() {
+async fn replicas_of_many_databases_are_compared_page_by_page() {
     let cluster = Cluster::new(2).await;
     let names = ["a", "b", "c", "d", "e"];
     let both = || CreateOptions { q: Some(1), n: Some(2), ..CreateOptions::default() };
@@ -430,7 +431,7 @@ async fn copies_of_many_databases_are_compared_page_by_page() {
     }
     let db = |at: usize, name: &str| cluster.nodes[at].coordinator.database(name).unwrap();
     for name in ["a", "d", "e"] {
-        let own = db(0, name).replicas().own_copy(0).await.unwrap().unwrap();
+        let own = db(0, name).replicas().own_replica(0).await.unwrap().unwrap();
         plant(&own.shard, "x", &["1-a"], false).await;
     }
     for limit in [2, 1] {

@@ -26,7 +26,7 @@ async fn a_request_is_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn the_number_of_copies_decides_what_a_write_reports() {
+async fn the_number_of_replicas_decides_what_a_write_reports() {
     let (_world, _coordinator, database) = database(1).await;
     let w = |w| WriteOptions { w: Some(w), ..WriteOptions::default() };
     assert_eq!(database.writer().write_one(request("a", "{}"), w(1)).await.unwrap().written, Written::Quorum);
@@ -281,7 +281,7 @@ async fn a_purge_that_removed_something_is_not_told_as_one_of_a_database_that_is
     for name in [of(0), of(1)] {
         asked.push((id(name), vec![put(&database, name, "{}").await]));
     }
-    database.replicas().own_copy(1).await.unwrap().unwrap().shard.close();
+    database.replicas().own_replica(1).await.unwrap().unwrap().shard.close();
     let gone = database.maintenance().purge(asked[1..].to_vec()).await;
     assert!(matches!(gone, Err(SettingError::DatabaseGone)), "{gone:?}");
     let begun = database.maintenance().purge(asked).await;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use crate::coordinator::node::serve::CopyService;
+use crate::coordinator::node::serve::ReplicaService;
 use crate::coordinator::replica::calls::{
-    Awaits, Changes, Compact, CopyCall, CopyOp, DesignVersion, Digests, Epochs, ExpiryOf, Fetch, FetchSome, Holds,
-    Info, KeepViews, Local, LocalList, LocalRegisters, LocalSet, Look, Merge, Purge, PurgeInfos, PurgesShared, Resume,
-    Select, Split, Stage, StageFinish, StageWrite, Status, SummaryOf, TakenInOf,
+    Awaits, Changes, Compact, DesignVersion, Digests, Epochs, ExpiryOf, Fetch, FetchSome, Holds, Info, KeepViews,
+    Local, LocalList, LocalRegisters, LocalSet, Look, Merge, Purge, PurgeInfos, PurgesShared, ReplicaOp,
+    ReplicaRequest, Resume, Select, Split, Stage, StageFinish, StageWrite, Status, SummaryOf, TakenInOf,
 };
 use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::message::{ChangesCall, decode, encode};
@@ -78,7 +78,7 @@ fn fuzz_messages_are_read_or_refused() {
             let _ = decode::<VotersCall>(bytes);
             let _ = decode::<RebalanceCall>(bytes);
             let _ = decode::<JobCall>(bytes);
-            let _ = decode::<CopyCall>(bytes);
+            let _ = decode::<ReplicaRequest>(bytes);
         });
 }
 
@@ -86,7 +86,7 @@ fn fuzz_messages_are_read_or_refused() {
 fn calls(instance: &str) -> Vec<Bytes> {
     let all = || (Bound::Unbounded, Bound::Unbounded);
     let changes = ChangesCall { since: 0, direction: Direction::Forward, limit: 10, epoch: 0 };
-    let ops: Vec<CopyOp> = vec![
+    let ops: Vec<ReplicaOp> = vec![
         Fetch(vec![(id("a"), Want::Winner), (id("b"), Want::Leaves)]).into(),
         FetchSome { wants: vec![(id("a"), Want::Revision(rev("1-a")))], bytes: 1000 }.into(),
         SummaryOf(Bound::Unbounded, Bound::Excluded(id("m"))).into(),
@@ -124,24 +124,24 @@ fn calls(instance: &str) -> Vec<Bytes> {
         Holds(Vec::new()).into(),
         ExpiryOf { look: Some(Look { upto: 7, counts: true }), member: Some("ends".to_owned()) }.into(),
     ];
-    let call = |(at, op): (usize, CopyOp)| {
+    let call = |(at, op): (usize, ReplicaOp)| {
         let (db, instance) = ("db".to_owned(), instance.to_owned());
-        encode(&CopyCall { db, instance, version: 0, counted: false, range: 0, id: at as u64, horizon: None, op })
+        encode(&ReplicaRequest { db, instance, version: 0, counted: false, range: 0, id: at as u64, horizon: None, op })
     };
     ops.into_iter().enumerate().map(call).collect()
 }
 
 /// A member that is wrong may be refused; it must not take the node with it.
 #[test]
-fn fuzz_calls_to_copies() {
+fn fuzz_calls_to_replicas() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (_world, coordinator, database) = runtime.block_on(database(1));
     runtime.block_on(put(&database, "a", "{}"));
     runtime.block_on(database.settings().set_retention(super::expiry::ends())).unwrap();
-    let service = CopyService(Arc::downgrade(&coordinator));
+    let service = ReplicaService(Arc::downgrade(&coordinator));
     let words =
         ["Fetch", "Changes", "Split", "Digests", "Unbounded", "Included", "_local/x", "_design/x", "\0", "\u{7f}"];
-    Fuzz::new("calls to copies", calls(database.instance())).words(&words).run(|bytes| {
+    Fuzz::new("calls to replicas", calls(database.instance())).words(&words).run(|bytes| {
         let answer = service.answer("n2@localhost".to_owned(), Bytes::copy_from_slice(bytes), Duration::from_secs(5));
         // A call that waits for changes may wait.
         let _ = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(500), answer).await });

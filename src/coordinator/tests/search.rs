@@ -103,7 +103,7 @@ async fn a_search_without_update_builds_nothing_and_one_with_it_sees_every_write
 }
 
 #[tokio::test]
-async fn every_node_answers_the_same_of_copies_that_it_does_not_hold() {
+async fn every_node_answers_the_same_of_replicas_that_it_does_not_hold() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 4, 1).await.unwrap();
     write(&cluster.db(0), "_design/d", DESIGN, None).await.unwrap();

@@ -342,9 +342,9 @@ async fn sums_that_grow_with_their_rows_are_errors() {
     assert_eq!(all[0].matches("\":1").count() as u64, 6 * DOCS);
 }
 
-/// Three copies, of which only the one that was read has its index.
+/// Three replicas, of which only the one that was read has its index.
 #[tokio::test]
-async fn stable_reads_come_from_one_copy_whichever_node_is_asked() {
+async fn stable_reads_come_from_one_replica_whichever_node_is_asked() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let design = r#"{"autoupdate":false,"views":{"v":{"map":"function(d){emit(d.n)}"}}}"#;
@@ -361,8 +361,8 @@ async fn stable_reads_come_from_one_copy_whichever_node_is_asked() {
     for at in 0..3 {
         nearest.push(total(at, Update::Never, false).await);
     }
-    assert_eq!(nearest.iter().sum::<u64>(), 1, "each node reads its own copy: {nearest:?}");
-    // Without that copy it is the next one, for all who are left.
+    assert_eq!(nearest.iter().sum::<u64>(), 1, "each node reads its own replica: {nearest:?}");
+    // Without that replica it is the next one, for all who are left.
     let first = cluster.db(0).replicas().nodes_of(0)[0].to_string();
     let first = cluster.network.names.iter().position(|name| *name == first).unwrap();
     cluster.cut(&[first]);

@@ -35,7 +35,7 @@ pub enum DatabaseError {
     NoNodesInZone,
     /// There is no such database.
     NotFound,
-    /// The node has yet to meet the cluster that it is configured for: all copies would be on it.
+    /// The node has yet to meet the cluster that it is configured for: all replicas would be on it.
     Seeding,
     /// The node could not do it: its disk failed, or it is stopping.
     Unavailable(ShardError),
@@ -51,8 +51,8 @@ pub enum ReadError {
         /// The attachment's name.
         name: String,
     },
-    /// Fewer copies answered than the read was to ask, and `[cluster] strict_reads` is on.
-    TooFewCopies {
+    /// Fewer replicas answered than the read was to ask, and `[cluster] strict_reads` is on.
+    TooFewReplicas {
         /// How many answered.
         answered: usize,
         /// How many were to be asked.
@@ -104,7 +104,7 @@ pub enum WriteError {
         /// The attachment's name.
         name: String,
     },
-    /// The document to delete or copy is not there; `deleted`: its winner is a tombstone.
+    /// The document to delete or replica is not there; `deleted`: its winner is a tombstone.
     NotFound {
         /// Whether there was a document once.
         deleted: bool,
@@ -123,8 +123,8 @@ pub enum WriteError {
         /// What it threw.
         reason: Value,
     },
-    /// As [`ReadError::TooFewCopies`], for what a write reads first. Nothing was written.
-    TooFewCopies {
+    /// As [`ReadError::TooFewReplicas`], for what a write reads first. Nothing was written.
+    TooFewReplicas {
         /// How many answered.
         answered: usize,
         /// How many were to be asked.
@@ -142,12 +142,12 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the write was lost to the node, to copies out of reach or with its database, as against refused for what
-    /// it is: the same write may succeed another time.
+    /// Whether the write was lost to the node, to replicas out of reach or with its database, as against refused for
+    /// what it is: the same write may succeed another time.
     pub fn is_lost(&self) -> bool {
         match self {
             WriteError::DatabaseGone
-            | WriteError::TooFewCopies { .. }
+            | WriteError::TooFewReplicas { .. }
             | WriteError::Unavailable(_)
             | WriteError::Unknown
             | WriteError::UploadGone { .. }
@@ -194,7 +194,7 @@ pub enum ChangesError {
 /// A read cannot show what a token names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// No copy that is known to hold it can be read.
+    /// No replica that is known to hold it can be read.
     Behind,
     /// It is of another database that had or has this name, as far as this node knows.
     OtherDatabase,
@@ -214,21 +214,21 @@ pub enum SettingError {
         /// What to tell the client.
         reason: &'static str,
     },
-    /// Too few of the nodes that hold copies can be reached: nothing was changed.
+    /// Too few of the nodes that hold replicas can be reached: nothing was changed.
     NoMajority {
         /// How many can.
         answered: usize,
         /// How many there are.
-        copies: usize,
+        replicas: usize,
     },
-    /// The change is made here, and fewer than a majority of the nodes that hold copies are known to have it. It
+    /// The change is made here, and fewer than a majority of the nodes that hold replicas are known to have it. It
     /// reaches the others when they can be reached, unless a later change comes first or the nodes that have it are
     /// lost.
     Undecided {
         /// How many are known to have it.
         answered: usize,
         /// How many there are.
-        copies: usize,
+        replicas: usize,
     },
     /// A purge names more documents than `limits::PURGE_DOCS_MAX`.
     TooManyDocuments,
@@ -303,7 +303,7 @@ impl From<ReadError> for WriteError {
         match error {
             ReadError::DatabaseGone => WriteError::DatabaseGone,
             ReadError::DamagedAttachment { name } => WriteError::DigestMismatch { name },
-            ReadError::TooFewCopies { answered, wanted } => WriteError::TooFewCopies { answered, wanted },
+            ReadError::TooFewReplicas { answered, wanted } => WriteError::TooFewReplicas { answered, wanted },
             ReadError::Unavailable(error) => WriteError::Unavailable(error),
         }
     }

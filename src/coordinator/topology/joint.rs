@@ -23,25 +23,25 @@ impl MapRecord {
         if is_split(&self.splits, wanted.range as usize) {
             return Err("the range was split".to_owned());
         }
-        if self.moves_copy_of(wanted.range) {
-            return Err("another copy of the range is on its way".to_owned());
+        if self.moves_replica_of(wanted.range) {
+            return Err("another replica of the range is on its way".to_owned());
         }
         if wanted.from.is_some() != holds(&wanted.from) || holds(&wanted.to) {
-            return Err("the copies of the range are elsewhere".to_owned());
+            return Err("the replicas of the range are elsewhere".to_owned());
         }
         if wanted.to.is_none() && (wanted.from.is_none() || nodes.len() < 2) {
-            return Err("a range needs a copy".to_owned());
+            return Err("a range needs a replica".to_owned());
         }
         self.moves.push(Move { leaving: false, ..wanted.clone() });
         Ok(())
     }
 
-    /// Whether a copy of a range is on its way.
-    pub(in crate::coordinator) fn moves_copy_of(&self, range: u32) -> bool {
+    /// Whether a replica of a range is on its way.
+    pub(in crate::coordinator) fn moves_replica_of(&self, range: u32) -> bool {
         self.moves.iter().any(|moved| moved.range == range)
     }
 
-    /// These once the new copy of a range has all that the others have: it counts, the old one leaves.
+    /// These once the new replica of a range has all that the others have: it counts, the old one leaves.
     pub(in crate::coordinator) fn with_arrival(&self, moved: &Move) -> Result<MapRecord, String> {
         let mut next = self.clone();
         let at = next.moves.iter().position(|own| own == moved && !own.leaving).ok_or("it has arrived")?;
@@ -54,7 +54,7 @@ impl MapRecord {
         Ok(next.stamped())
     }
 
-    /// These without a move: its old copy is no longer needed.
+    /// These without a move: its old replica is no longer needed.
     pub(in crate::coordinator) fn with_end(&self, moved: &Move) -> Result<MapRecord, String> {
         let mut next = self.clone();
         next.take_out(moved)?;
@@ -80,8 +80,8 @@ impl MapRecord {
         Ok(())
     }
 
-    /// Who takes the next step of a move: the node that gets a copy; where none gets one, the first of those that stay.
-    /// Should there be none of these any more, the one that holds a copy calls the move off.
+    /// Who takes the next step of a move: the node that gets a replica; where none gets one, the first of those that
+    /// stay. Should there be none of these any more, the one that holds a replica calls the move off.
     pub(in crate::coordinator) fn driver<'m>(
         &'m self,
         moved: &'m Move,
@@ -128,8 +128,8 @@ impl MapRecord {
             (None, new) => nodes.extend(new.map(str::to_owned)),
         }
         let live = |range: &usize| !is_split(&self.splits, *range);
-        let copies = (0..by_range.len()).filter(live).map(|range| by_range[range].len());
-        self.n = copies.min().unwrap_or(1) as u32;
+        let replicas = (0..by_range.len()).filter(live).map(|range| by_range[range].len());
+        self.n = replicas.min().unwrap_or(1) as u32;
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_the_place_of_another_in_three_versions() {
+    fn a_replica_takes_the_place_of_another_in_three_versions() {
         let begun_once = begun(map(), &of("c", "d")).unwrap();
         assert_eq!((begun_once.version, begun_once.moved, &begun_once.by_range), (4, 4, &map().by_range));
         assert!(begun(begun_once.clone(), &of("a", "e")).is_err(), "one at a time");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_come_and_go_and_the_last_one_stays() {
+    fn replicas_come_and_go_and_the_last_one_stays() {
         let more = begun(map(), &of("", "d")).unwrap();
         let more = more.with_arrival(&more.moves[0].clone()).unwrap();
         assert_eq!((more.n, more.nodes(1).len(), more.moves.len()), (3, 4, 0));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_whose_target_is_gone_is_called_off_by_who_holds_a_copy() {
+    fn a_move_whose_target_is_gone_is_called_off_by_who_holds_a_replica() {
         let begun = begun(map(), &of("c", "d")).unwrap();
         let moved = begun.moves[0].clone();
         let gone = |names: &'static str| move |node: &str| names.contains(node);
@@ -215,14 +215,14 @@ mod tests {
             next.call_off(&leaving, gone(names)).unwrap();
             shown(&next)
         };
-        assert_eq!(called_off("d"), ("bda".to_owned(), Some(of("d", "c"))), "the old copy comes back");
+        assert_eq!(called_off("d"), ("bda".to_owned(), Some(of("d", "c"))), "the old replica comes back");
         assert_eq!(called_off("abd"), ("bca".to_owned(), None), "nobody else is left");
-        assert_eq!(called_off("cd"), ("bda".to_owned(), None), "the old copy is gone, too");
+        assert_eq!(called_off("cd"), ("bda".to_owned(), None), "the old replica is gone, too");
         assert_eq!(arrived.driver(&leaving, gone("abd")), Some(Driver { node: "c", goes_on: false }));
     }
 
     #[test]
-    fn a_copy_that_goes_without_another_in_its_place_comes_back_where_no_other_is_left() {
+    fn a_replica_that_goes_without_another_in_its_place_comes_back_where_no_other_is_left() {
         let begun = begun(map(), &of("b", "")).unwrap();
         let moved = begun.moves[0].clone();
         assert_eq!(begun.driver(&moved, nobody), Some(Driver { node: "c", goes_on: true }));

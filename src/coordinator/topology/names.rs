@@ -28,12 +28,12 @@ pub fn check(name: &str) -> Result<(), DatabaseError> {
     }
 }
 
-/// Reads a placement rule `zone:n[,zone:n...]` into its zones with their numbers of copies.
+/// Reads a placement rule `zone:n[,zone:n...]` into its zones with their numbers of replicas.
 pub fn parse_placement(text: &str) -> Result<Vec<(String, u32)>, DatabaseError> {
     let read = |part: &str| {
-        let (zone, copies) = part.split_once(':')?;
-        let copies: u32 = copies.parse().ok().filter(|n| *n > 0)?;
-        (!zone.is_empty()).then(|| (zone.to_owned(), copies))
+        let (zone, replicas) = part.split_once(':')?;
+        let replicas: u32 = replicas.parse().ok().filter(|n| *n > 0)?;
+        (!zone.is_empty()).then(|| (zone.to_owned(), replicas))
     };
     text.split(',').map(read).collect::<Option<Vec<_>>>().ok_or(DatabaseError::IllegalPlacement)
 }

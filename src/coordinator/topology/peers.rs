@@ -29,8 +29,8 @@ pub struct Peer {
 pub enum Service {
     /// The set of databases, see `gossip`.
     Catalogue,
-    /// A copy of a range, see `serve`.
-    Copy,
+    /// A replica of a range, see `serve`.
+    Replica,
 }
 
 /// What goes first on the way.
@@ -175,7 +175,7 @@ impl From<Service> for cluster::Service {
     fn from(service: Service) -> Self {
         match service {
             Service::Catalogue => cluster::Service::Catalogue,
-            Service::Copy => cluster::Service::Shard,
+            Service::Replica => cluster::Service::Shard,
         }
     }
 }

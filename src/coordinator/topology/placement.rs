@@ -20,9 +20,9 @@ pub(in crate::coordinator) fn place(
     match zones {
         None => groups.push((nodes.iter().map(|node| node.name.to_string()).collect(), n as usize)),
         Some(zones) => {
-            for (zone, copies) in zones {
+            for (zone, replicas) in zones {
                 let inside = nodes.iter().filter(|node| node.zone.as_deref() == Some(zone.as_str()));
-                groups.push((inside.map(|node| node.name.to_string()).collect(), *copies as usize));
+                groups.push((inside.map(|node| node.name.to_string()).collect(), *replicas as usize));
             }
         }
     }
@@ -30,9 +30,9 @@ pub(in crate::coordinator) fn place(
         return Err(DatabaseError::NoNodesInZone);
     }
     let range = |range: usize| {
-        let of = |(nodes, copies): &(Vec<String>, usize)| -> Vec<String> {
-            let copies = (*copies).min(nodes.len());
-            (0..copies).map(|at| nodes[(start + range * copies + at) % nodes.len()].clone()).collect()
+        let of = |(nodes, replicas): &(Vec<String>, usize)| -> Vec<String> {
+            let replicas = (*replicas).min(nodes.len());
+            (0..replicas).map(|at| nodes[(start + range * replicas + at) % nodes.len()].clone()).collect()
         };
         groups.iter().flat_map(of).collect()
     };
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_on_different_nodes_and_nodes_take_turns() {
+    fn replicas_are_on_different_nodes_and_nodes_take_turns() {
         let five = nodes(&[("a", None), ("b", None), ("c", None), ("d", None), ("e", None)]);
         let placed = place(&five, 5, 3, None, 4).unwrap();
         assert_eq!(placed[0], ["e", "a", "b"]);

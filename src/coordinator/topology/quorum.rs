@@ -7,18 +7,18 @@
 /// How far a write has got when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
-    /// At least one copy holds it, fewer than were asked for.
+    /// At least one replica holds it, fewer than were asked for.
     Accepted,
-    /// As many copies as were asked for hold it.
+    /// As many replicas as were asked for hold it.
     Quorum,
 }
 
-/// The default number of copies that must answer: the majority of those of the range.
+/// The default number of replicas that must answer: the majority of those of the range.
 pub fn majority(n: u32) -> u32 {
     n / 2 + 1
 }
 
-/// How many of `n` copies have one in common with every majority of them.
+/// How many of `n` replicas have one in common with every majority of them.
 pub fn shared_with_every_majority(n: u32) -> u32 {
     n + 1 - majority(n).min(n)
 }
@@ -28,20 +28,20 @@ pub fn shared_with_every_majority(n: u32) -> u32 {
 pub enum Decision {
     /// Fewer than wanted hold it, and no more replies will come.
     Accepted,
-    /// No copy holds it and none may.
+    /// No replica holds it and none may.
     Failed,
     /// As many as wanted hold it.
     Met,
-    /// No copy is known to hold it, but some did not answer.
+    /// No replica is known to hold it, but some did not answer.
     Unknown,
     /// More replies can change the decision.
     Waiting,
 }
 
-/// Counts the replies of the copies of one range to one request.
+/// Counts the replies of the replicas of one range to one request.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    copies: u32,
+    replicas: u32,
     wanted: u32,
     done: u32,
     refused: u32,
@@ -49,36 +49,36 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// For `copies` copies of which `wanted` must hold the write. `wanted` above `copies` can never be met.
-    pub fn new(copies: u32, wanted: u32) -> Tally {
-        Tally { copies, wanted: wanted.max(1), done: 0, refused: 0, silent: 0 }
+    /// For `replicas` replicas of which `wanted` must hold the write. `wanted` above `replicas` can never be met.
+    pub fn new(replicas: u32, wanted: u32) -> Tally {
+        Tally { replicas, wanted: wanted.max(1), done: 0, refused: 0, silent: 0 }
     }
 
-    /// A copy holds the write durably.
+    /// A replica holds the write durably.
     pub fn done(&mut self) {
         self.done += 1;
         self.check();
     }
 
-    /// A copy answered that it does not hold the write and never will.
+    /// A replica answered that it does not hold the write and never will.
     pub fn refused(&mut self) {
         self.refused += 1;
         self.check();
     }
 
-    /// A copy did not answer: it may hold the write or come to hold it.
+    /// A replica did not answer: it may hold the write or come to hold it.
     pub fn silent(&mut self) {
         self.silent += 1;
         self.check();
     }
 
     fn check(&self) {
-        assert!(self.done + self.refused + self.silent <= self.copies, "more replies than copies");
+        assert!(self.done + self.refused + self.silent <= self.replicas, "more replies than replicas");
     }
 
     /// What may be answered now.
     pub fn decision(&self) -> Decision {
-        let open = self.copies - self.done - self.refused - self.silent;
+        let open = self.replicas - self.done - self.refused - self.silent;
         match () {
             () if self.done >= self.wanted => Decision::Met,
             () if open > 0 => Decision::Waiting,
@@ -93,12 +93,12 @@ impl Tally {
         self.decision() == Decision::Waiting
     }
 
-    /// Whether as many copies as wanted hold it.
+    /// Whether as many replicas as wanted hold it.
     pub fn is_met(&self) -> bool {
         self.decision() == Decision::Met
     }
 
-    /// How many copies hold it.
+    /// How many replicas hold it.
     pub fn held(&self) -> u32 {
         self.done
     }
@@ -113,10 +113,11 @@ impl Tally {
     }
 }
 
-/// How many of the copies of a range a read is to ask: `r` as asked for, else the majority; never more than there are.
-pub fn copies_to_ask(r: Option<u32>, copies: usize) -> usize {
-    let wanted = r.unwrap_or_else(|| majority(copies as u32)).max(1);
-    usize::try_from(wanted).unwrap_or(usize::MAX).min(copies)
+/// How many of the replicas of a range a read is to ask: `r` as asked for, else the majority; never more than there
+/// are.
+pub fn replicas_to_ask(r: Option<u32>, replicas: usize) -> usize {
+    let wanted = r.unwrap_or_else(|| majority(replicas as u32)).max(1);
+    usize::try_from(wanted).unwrap_or(usize::MAX).min(replicas)
 }
 
 #[cfg(test)]
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!([1, 2, 3, 4, 5].map(shared_with_every_majority), [1, 1, 2, 2, 3]);
     }
 
-    /// Every combination of replies for up to five copies and every `w`, against the definition.
+    /// Every combination of replies for up to five replicas and every `w`, against the definition.
     #[test]
     fn outcomes_of_all_combinations() {
         for n in 1..=5_u32 {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_copy_and_more_wanted_is_accepted() {
+    fn one_replica_and_more_wanted_is_accepted() {
         let mut tally = Tally::new(1, 9);
         assert_eq!(tally.written(), None);
         tally.done();
@@ -166,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "more replies than copies")]
-    fn a_copy_answers_once() {
+    #[should_panic(expected = "more replies than replicas")]
+    fn a_replica_answers_once() {
         let mut tally = Tally::new(1, 1);
         tally.done();
         tally.done();

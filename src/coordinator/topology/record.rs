@@ -115,14 +115,14 @@ pub(in crate::coordinator) fn job_key(id: &str) -> Vec<u8> {
     key
 }
 
-/// The key prefix of the marks of copies that are being rebuilt, see `rebuild`.
+/// The key prefix of the marks of replicas that are being rebuilt, see `rebuild`.
 pub(in crate::coordinator) fn rebuild_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'r');
     key
 }
 
-/// The key of the mark of such a copy, by its new shard.
+/// The key of the mark of such a replica, by its new shard.
 pub(in crate::coordinator) fn rebuild_key(shard: u64) -> Vec<u8> {
     let mut key = rebuild_prefix();
     key.extend(shard.to_be_bytes());
@@ -226,39 +226,39 @@ impl Settings {
     }
 }
 
-/// A copy on its way to another node.
+/// A replica on its way to another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Move {
     /// The number of the range.
     pub range: u32,
-    /// The node whose copy goes; `None`: none does.
+    /// The node whose replica goes; `None`: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The node that gets one; `None`: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether the new copy counts already, so that the old one only waits until others have applied all it has.
+    /// Whether the new replica counts already, so that the old one only waits until others have applied all it has.
     #[serde(default)]
     pub leaving: bool,
 }
 
-/// Where the copies of a database are. Changes by majority only, see `consensus`; each change has a version.
+/// Where the replicas of a database are. Changes by majority only, see `consensus`; each change has a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct MapRecord {
     /// How many changes there were.
     pub version: u64,
     /// The version of the last change of nodes: who knows an older one must not write.
     pub moved: u64,
-    /// The copies of the range that has fewest.
+    /// The replicas of the range that has fewest.
     pub n: u32,
-    /// The copies that each range is to have once there are nodes for them; 0: nobody said so.
+    /// The replicas that each range is to have once there are nodes for them; 0: nobody said so.
     #[serde(default)]
     pub wanted: u32,
     /// The ranges that were split, one after the other, see `ShardMap`.
     pub splits: Vec<u32>,
     /// The nodes that hold each range, by its number; `None`: this node alone, whatever its name.
     pub by_range: Option<Vec<Vec<String>>>,
-    /// Copies on their way; at most one of each range.
+    /// Replicas on their way; at most one of each range.
     pub moves: Vec<Move>,
 }
 
@@ -306,7 +306,7 @@ pub(in crate::coordinator) struct Record {
     pub placement: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// The shard of each range by its number; 0 where this node holds no copy.
+    /// The shard of each range by its number; 0 where this node holds no replica.
     pub shards: Vec<u64>,
     /// See [`MapRecord::by_range`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -356,7 +356,7 @@ impl Record {
         }
     }
 
-    /// Where the copies are.
+    /// Where the replicas are.
     pub fn places(&self) -> MapRecord {
         MapRecord {
             version: self.version,
@@ -376,7 +376,7 @@ impl Record {
         (self.splits, self.by_range, self.moves) = (splits, by_range, moves);
     }
 
-    /// Whether a node is to hold a copy of a range: one that counts, one that is being filled, or one that leaves.
+    /// Whether a node is to hold a replica of a range: one that counts, one that is being filled, or one that leaves.
     /// Ranges that were split are not held any more.
     pub fn holds(&self, range: usize, node: &str) -> bool {
         let named = |name: &Option<String>| name.as_deref() == Some(node);
@@ -416,7 +416,7 @@ pub(in crate::coordinator) struct Known {
     settings: RwLock<LiveSettings>,
 }
 
-/// Where the copies of a database are at one moment, and the shards of those on this node.
+/// Where the replicas of a database are at one moment, and the shards of those on this node.
 #[derive(Debug)]
 pub(in crate::coordinator) struct Placed {
     pub version: u64,
@@ -441,18 +441,18 @@ impl Placed {
         }
     }
 
-    /// How many copies of a range count.
-    pub fn copies(&self, range: usize) -> usize {
+    /// How many replicas of a range count.
+    pub fn replicas(&self, range: usize) -> usize {
         self.by_range.as_ref().map_or(1, |by_range| by_range[range].len())
     }
 
-    /// The shard of a range on this node; `None` when it holds no copy.
+    /// The shard of a range on this node; `None` when it holds no replica.
     pub fn shard(&self, range: usize) -> Option<u64> {
         self.shards.get(range).copied().filter(|shard| *shard != 0)
     }
 
-    /// Whether this node's copy with that shard takes a write whose copies were counted by a map of that version: not
-    /// by one from before copies moved, and not where the copy leaves or has left.
+    /// Whether this node's replica with that shard takes a write whose replicas were counted by a map of that version:
+    /// not by one from before replicas moved, and not where the replica leaves or has left.
     pub fn admits(&self, shard: u64, version: u64, own: &str) -> bool {
         let Some(range) = self.shards.iter().position(|held| *held == shard) else { return false };
         if self.leaves(range, own) {
@@ -461,12 +461,12 @@ impl Placed {
         version >= self.moved || mutated(Mutation::StaleMapAccepted)
     }
 
-    /// Whether a node's copy of a range waits only until others have all that it has.
+    /// Whether a node's replica of a range waits only until others have all that it has.
     pub fn leaves(&self, range: usize, own: &str) -> bool {
         self.move_of(range).is_some_and(|moved| moved.leaving && moved.from.as_deref() == Some(own))
     }
 
-    /// The copy of a range that is on its way.
+    /// The replica of a range that is on its way.
     pub fn move_of(&self, range: usize) -> Option<&Move> {
         self.moves.iter().find(|moved| moved.range as usize == range)
     }
@@ -548,12 +548,12 @@ impl Known {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings.into();
     }
 
-    /// Where its copies are.
+    /// Where its replicas are.
     pub fn placed(&self) -> Arc<Placed> {
         Arc::clone(&self.placed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies where the copies are according to a record that was just stored.
+    /// Applies where the replicas are according to a record that was just stored.
     pub fn place(&self, mut record: Record) {
         *self.placed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Placed::of(&mut record));
     }

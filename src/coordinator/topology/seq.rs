@@ -1,7 +1,7 @@
 //! Update sequences: how far each range of a database has been read, as one opaque text.
 //!
 //! The text is `N-` and the base64url of a vector, N being the sum of the positions, for human eyes only. A vector
-//! names per range the copy, the copy's epoch and the position, so that a token stays good when copies change
+//! names per range the replica, the replica's epoch and the position, so that a token stays good when replicas change
 //! (`docs/consistency.md`). Pure.
 
 use base64::Engine as _;
@@ -20,9 +20,9 @@ const VERSION: u8 = 1;
 pub struct SeqEntry {
     /// The last hash of the range; the first follows the range before it.
     pub end: u32,
-    /// The copy that was read.
+    /// The replica that was read.
     pub shard: u64,
-    /// The copy's epoch: positions of different epochs cannot be compared.
+    /// The replica's epoch: positions of different epochs cannot be compared.
     pub epoch: u64,
     /// The position of the last change read; 0 before the first.
     pub position: u64,

@@ -50,7 +50,7 @@ impl std::fmt::Display for Range {
 /// that was split keeps its number and is no longer live; the live ones tile the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardMap {
-    /// Number of copies of each range.
+    /// Number of replicas of each range.
     pub n: u32,
     /// Whether the part of an id before its first colon decides the range.
     pub partitioned: bool,

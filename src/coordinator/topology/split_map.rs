@@ -4,13 +4,13 @@ use crate::coordinator::topology::record::{self, MapRecord};
 
 impl MapRecord {
     /// These with a range split in two: each half is held by the same nodes, in the same order of primaries. Says why
-    /// not while a copy of it is on its way: what that lacks is applied by the range.
+    /// not while a replica of it is on its way: what that lacks is applied by the range.
     pub fn with_split(&self, range: usize) -> Result<MapRecord, String> {
         if record::is_split(&self.splits, range) {
             return Err("the range was split".to_owned());
         }
-        if self.moves_copy_of(range as u32) {
-            return Err("a copy of the range is on its way".to_owned());
+        if self.moves_replica_of(range as u32) {
+            return Err("a replica of the range is on its way".to_owned());
         }
         let mut next = self.clone();
         next.version += 1;

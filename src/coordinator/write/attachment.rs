@@ -8,7 +8,7 @@ use bytes::Bytes;
 use md5::{Digest as _, Md5};
 
 use crate::coordinator::read::ReadOperations;
-use crate::coordinator::replica::range_copy::CopyWriter;
+use crate::coordinator::replica::range_replica::ReplicaWriter;
 use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::{ReadError, WriteError};
 use crate::coordinator::write::edits::{WriteDone, WriteOptions, prepare_stored};
@@ -40,7 +40,7 @@ pub struct UploadOptions {
 /// An upload under way, to the range of one document.
 pub struct Upload {
     options: UploadOptions,
-    writer: CopyWriter,
+    writer: ReplicaWriter,
     node: Arc<str>,
     md5: Option<Md5>,
     /// Bytes that may still come.
@@ -124,21 +124,21 @@ impl Attachments<'_> {
         Ok(Upload { options, writer, node, md5, room: self.attachment_limit() })
     }
 
-    /// An upload to a copy of the range of `id`, and the node that it is on: this one where it holds a copy, else the
-    /// one that will decide.
+    /// An upload to a replica of the range of `id`, and the node that it is on: this one where it holds a replica, else
+    /// the one that will decide.
     pub(in crate::coordinator) async fn stage(
         self,
         id: &DocId,
         mode: StageMode,
-    ) -> Result<(CopyWriter, Arc<str>), ShardError> {
+    ) -> Result<(ReplicaWriter, Arc<str>), ShardError> {
         let range = self.map().index_of(id);
-        if let Ok(Some(own)) = self.replicas().own_copy(range).await {
-            return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
+        if let Ok(Some(own)) = self.replicas().own_replica(range).await {
+            return Ok((ReplicaWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
-        let mut failed = ShardError::NoCopy { copies: self.replicas().copies_of(range) };
-        for copy in self.replicas().primaries(&self.layout(), range).await? {
-            let node = copy.node().unwrap_or(&self.context.node);
-            match copy.stage(mode).await {
+        let mut failed = ShardError::NoReplica { replicas: self.replicas().replicas_of(range) };
+        for replica in self.replicas().primaries(&self.layout(), range).await? {
+            let node = replica.node().unwrap_or(&self.context.node);
+            match replica.stage(mode).await {
                 Ok(writer) => return Ok((writer, Arc::clone(node))),
                 Err(error) => failed = no_answer(failed, error),
             }

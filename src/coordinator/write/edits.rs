@@ -36,7 +36,7 @@ use crate::world::buggify::{Mutation, fewer, mutated};
 pub struct WriteOptions {
     /// `false`: store the revisions as they are (`new_edits=false`).
     pub new_edits: bool,
-    /// How many copies must hold it for [`Written::Quorum`]; `None`: the majority.
+    /// How many replicas must hold it for [`Written::Quorum`]; `None`: the majority.
     pub w: Option<u32>,
     /// Who writes, for validation functions.
     pub caller: Arc<Caller>,
@@ -64,10 +64,10 @@ pub struct WriteRequest {
 pub struct WriteDone {
     /// The revision it has now; `0-N` for a local document.
     pub rev: Revision,
-    /// Whether as many copies hold it as were asked for.
+    /// Whether as many replicas hold it as were asked for.
     pub written: Written,
-    /// How many copies were known to hold it when that was certain.
-    pub copies: u32,
+    /// How many replicas were known to hold it when that was certain.
+    pub replicas: u32,
     /// Where it is, for a token; `None`: that is not known, or it is a local document.
     pub(in crate::coordinator) held: Option<Arc<token::Written>>,
 }
@@ -82,8 +82,8 @@ impl WriteDone {
     }
 
     /// A write of which it is not told where it is.
-    pub fn new(rev: Revision, written: Written, copies: u32) -> WriteDone {
-        WriteDone { rev, written, copies, held: None }
+    pub fn new(rev: Revision, written: Written, replicas: u32) -> WriteDone {
+        WriteDone { rev, written, replicas, held: None }
     }
 }
 
@@ -357,8 +357,8 @@ impl Writer<'_> {
             Change::LocalDelete | Change::Edit(_) => None,
         };
         let number = document.as_ref().map_or(0, |document| document.rev);
-        let (written, copies) = self.locals().set_local(id, document, w).await?;
-        Ok(WriteDone::new(local_rev(number), written, copies))
+        let (written, replicas) = self.locals().set_local(id, document, w).await?;
+        Ok(WriteDone::new(local_rev(number), written, replicas))
     }
 
     /// [`Writer::apply`] for one edit.

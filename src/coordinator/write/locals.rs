@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::{Tally, Written};
@@ -13,7 +13,7 @@ use crate::document::id::DocId;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 
 impl Locals<'_> {
-    /// Sets or removes a local document: on the first copy that answers, which gives the stamp, then on the others.
+    /// Sets or removes a local document: on the first replica that answers, which gives the stamp, then on the others.
     pub(in crate::coordinator) async fn set_local(
         self,
         id: &DocId,
@@ -35,21 +35,21 @@ impl Locals<'_> {
         w: Option<u32>,
     ) -> Result<(Written, u32), WriteError> {
         let range = layout.map.index_of(id);
-        let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
-        let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
-        for copy in self.replicas().primaries(layout, range).await? {
+        let (replicas, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
+        let mut failed = WriteError::Unavailable(ShardError::NoReplica { replicas });
+        for replica in self.replicas().primaries(layout, range).await? {
             let is_in_doubt = matches!(failed, WriteError::Unknown);
-            match copy.local_set(id, document.clone(), by, copies > 1).await {
-                Ok(_) if copies == 1 => return Ok((held_by_primary(layout, range, w), 1)),
+            match replica.local_set(id, document.clone(), by, replicas > 1).await {
+                Ok(_) if replicas == 1 => return Ok((held_by_primary(layout, range, w), 1)),
                 Ok(stamp) => {
-                    let first = copy.node().unwrap_or(&self.context.node).clone();
+                    let first = replica.node().unwrap_or(&self.context.node).clone();
                     let register = LocalRegister { stamp, document };
                     return self.spread_local(layout, first, (id, register), w).await;
                 }
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_in_doubt => return Err(error.into()),
                 Err(ShardError::Indeterminate(_)) => failed = WriteError::Unknown,
                 Err(error) => {
-                    tracing::debug!(%error, "a copy was passed over");
+                    tracing::debug!(%error, "a replica was passed over");
                     failed = match failed {
                         WriteError::Unavailable(before) => no_answer(before, error).into(),
                         unknown => unknown,
@@ -61,7 +61,7 @@ impl Locals<'_> {
     }
 
     /// Applies a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
-    /// and how many copies hold it or a later one.
+    /// and how many replicas hold it or a later one.
     pub(in crate::coordinator) async fn merge_local(
         self,
         id: &DocId,
@@ -74,8 +74,8 @@ impl Locals<'_> {
         (tally.written(), tally.held())
     }
 
-    /// Sends a register to the copies that do not have it yet. Where one has a higher stamp (the first was behind), it
-    /// goes to all of them again with one above that.
+    /// Sends a register to the replicas that do not have it yet. Where one has a higher stamp (the first was behind),
+    /// it goes to all of them again with one above that.
     async fn spread_local(
         self,
         layout: &Layout,
@@ -107,9 +107,9 @@ impl Locals<'_> {
         (id, register): (&DocId, &LocalRegister),
         tally: &mut Tally,
     ) -> Stamp {
-        let merge = |copy: RangeCopy| {
+        let merge = |replica: RangeReplica| {
             let registers = vec![(id.clone(), register.clone())];
-            async move { copy.local_merge(registers).await }
+            async move { replica.local_merge(registers).await }
         };
         let others = self.writer().on_others(at, first.as_ref(), merge, |_: &Vec<Stamp>| true).await;
         let mut highest = register.stamp;

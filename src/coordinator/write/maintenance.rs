@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::{RangeCopy, is_away};
+use crate::coordinator::replica::range_replica::{RangeReplica, is_away};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::coordinator::replica::token::{self, Held, Mark};
 use crate::coordinator::topology::error::{ReadError, SettingError};
@@ -36,16 +36,16 @@ pub struct PurgeInfo {
     pub revs: Vec<Revision>,
 }
 
-/// What a purge removed of each document, and on how many copies.
+/// What a purge removed of each document, and on how many replicas.
 pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
 
-/// What a copy answers to a purge: the revisions of each document that it removed.
-type PurgeAnswer = (RangeCopy, Result<Vec<Vec<Revision>>, ShardError>);
+/// What a replica answers to a purge: the revisions of each document that it removed.
+type PurgeAnswer = (RangeReplica, Result<Vec<Vec<Revision>>, ShardError>);
 
-/// Purges on copies at once.
-async fn purge_on(copies: Vec<RangeCopy>, items: &[(DocId, Vec<Revision>)]) -> Vec<PurgeAnswer> {
-    let answers = join_all(copies.iter().map(|copy| copy.purge(items.to_vec()))).await;
-    copies.into_iter().zip(answers).collect()
+/// Purges on replicas at once.
+async fn purge_on(replicas: Vec<RangeReplica>, items: &[(DocId, Vec<Revision>)]) -> Vec<PurgeAnswer> {
+    let answers = join_all(replicas.iter().map(|replica| replica.purge(items.to_vec()))).await;
+    replicas.into_iter().zip(answers).collect()
 }
 
 /// What to tell of a purge that failed in some ranges. That the database is gone is told only where no range was
@@ -89,8 +89,8 @@ impl Maintenance<'_> {
         Ok(out)
     }
 
-    /// Removes leaf revisions without a trace from all copies. Answers per document those removed, each once and
-    /// in order, and how far that got; copies that are away purge when they return.
+    /// Removes leaf revisions without a trace from all replicas. Answers per document those removed, each once and
+    /// in order, and how far that got; replicas that are away purge when they return.
     pub async fn purge(self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
         Ok(self.purge_with_token(asked).await?.0)
     }
@@ -143,28 +143,28 @@ impl Maintenance<'_> {
         Ok(((removed, written), self.token_of(writes)))
     }
 
-    /// Purges on all copies of a range that can be reached.
+    /// Purges on all replicas of a range that can be reached.
     async fn purge_range(
         self,
         (layout, range): (&Layout, usize),
         items: Vec<(DocId, Vec<Revision>)>,
     ) -> Result<(Vec<Vec<Revision>>, Written, token::Written), ShardError> {
         let writers = layout.writers(range, &self.context.node);
-        let counted = layout.placed.copies(range);
-        let (mut copies, mut filled) = (Vec::with_capacity(writers.len()), Vec::new());
-        let mut failed = ShardError::NoCopy { copies: writers.len() };
+        let counted = layout.placed.replicas(range);
+        let (mut replicas, mut filled) = (Vec::with_capacity(writers.len()), Vec::new());
+        let mut failed = ShardError::NoReplica { replicas: writers.len() };
         for (at, node) in writers.iter().enumerate().filter(|(_, node)| self.context.rank(node).is_some()) {
-            match self.replicas().copy_on(layout, range, node).await {
-                Ok(copy) if at < counted => copies.push(copy),
-                Ok(copy) => filled.push(copy),
+            match self.replicas().replica_on(layout, range, node).await {
+                Ok(replica) if at < counted => replicas.push(replica),
+                Ok(replica) => filled.push(replica),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error),
                 // One that cannot be opened is as one that is away: the others purge.
                 Err(error) => failed = no_answer(failed, error),
             }
         }
-        let mut answers = purge_on(copies, &items).await;
-        // A copy that is being filled hears of purges from those that count, and they hear of none from there: it must
-        // not purge what all of them go on to hold.
+        let mut answers = purge_on(replicas, &items).await;
+        // A replica that is being filled hears of purges from those that count, and they hear of none from there: it
+        // must not purge what all of them go on to hold.
         if answers.iter().any(|(_, answer)| answer.is_ok()) {
             answers.extend(purge_on(filled, &items).await);
         }
@@ -175,27 +175,27 @@ impl Maintenance<'_> {
         }
         let (purged, removed) = self.count_purges(answers, (&mut tally, &mut failed), items.len());
         let written = tally.written().ok_or(failed)?;
-        // A purge is no change: the one that reads the changes of a copy up to where it stands now may not have it.
-        let replica_positions = join_all(purged.iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
+        // A purge is no change: the one that reads the changes of a replica up to where it stands now may not have it.
+        let replica_positions = join_all(purged.iter().map(RangeReplica::replica_position)).await.into_iter().flatten();
         let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
         let held = token::Written { range: layout.map.range(range), held };
         Ok((removed, written, held))
     }
 
-    /// Counts what copies answered to a purge of so many documents: those that purged, and the revisions of each
+    /// Counts what replicas answered to a purge of so many documents: those that purged, and the revisions of each
     /// document that one of them removed. `failed`: why it failed, if it did.
     fn count_purges(
         self,
         answers: Vec<PurgeAnswer>,
         (tally, failed): (&mut Tally, &mut ShardError),
         documents: usize,
-    ) -> (Vec<RangeCopy>, Vec<Vec<Revision>>) {
+    ) -> (Vec<RangeReplica>, Vec<Vec<Revision>>) {
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); documents];
         let (mut silent, mut purged) = (None, Vec::new());
-        for (copy, answer) in answers {
+        for (replica, answer) in answers {
             match answer {
                 Ok(revs) => {
-                    purged.push(copy);
+                    purged.push(replica);
                     removed.iter_mut().zip(revs).for_each(|(all, revs)| all.extend(revs));
                     tally.done();
                 }
@@ -213,7 +213,7 @@ impl Maintenance<'_> {
             }
         }
         if let (ShardError::Dropped, Some(silent)) = (&*failed, silent) {
-            // A copy that did not answer may have purged all the same.
+            // A replica that did not answer may have purged all the same.
             *failed = silent;
         }
         (purged, removed.into_iter().map(|revs| revs.into_iter().collect()).collect())
@@ -223,17 +223,17 @@ impl Maintenance<'_> {
     pub async fn purge_infos(self) -> Result<Vec<PurgeInfo>, ReadError> {
         let limit = usize::try_from(self.purged_infos_limit()).unwrap_or(usize::MAX);
         let mut out = Vec::new();
-        for copy in self.replicas().all_copies().await? {
+        for replica in self.replicas().all_replicas().await? {
             let (mut since, mut left) = (0, limit);
             while left > 0 {
                 let step = left.min(limits::STEP_ROWS);
-                let page = copy.purge_infos(since, step).await?;
+                let page = replica.purge_infos(since, step).await?;
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
                 let is_last = page.len() < step;
                 // Of what was collected, for indexes only; else that is what somebody asked for.
-                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_collected().await?;
-                // What another copy purged of a document of which this one had an ancestor only is nobody's request.
+                let forgets = page.iter().any(|info| info.revs.is_empty()) && replica.has_collected().await?;
+                // What another replica purged of a document of which this one had an ancestor only is nobody's request.
                 let asked = |info: &shard::PurgeInfo| !info.revs.is_empty() || !forgets && info.history.is_empty();
                 let told = page.into_iter().filter(asked);
                 let before = out.len();
@@ -244,7 +244,7 @@ impl Maintenance<'_> {
         Ok(out)
     }
 
-    /// Brings all copies of all ranges together, in the background.
+    /// Brings all replicas of all ranges together, in the background.
     pub async fn sync_shards(self) -> Result<(), SettingError> {
         if self.is_gone() {
             return Err(SettingError::DatabaseGone);

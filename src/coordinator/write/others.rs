@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::quorum::Tally;
 use crate::coordinator::write::Writer;
 use crate::shard::ShardError;
 
-/// The answers of the other copies, in the order in which they come.
+/// The answers of the other replicas, in the order in which they come.
 pub(in crate::coordinator) struct Others<T> {
     /// How many cannot be asked now, so that nothing was sent to them.
     pub away: usize,
@@ -35,9 +35,9 @@ impl<T> Others<T> {
         }
     }
 
-    /// The next answer. `None` when all have answered, and when no more `wanted` are: then only this node's own copy is
-    /// still waited for. What a client reads here next is read from that one (`Replicas::readers`), and is to have what
-    /// the client was told is written.
+    /// The next answer. `None` when all have answered, and when no more `wanted` are: then only this node's own replica
+    /// is still waited for. What a client reads here next is read from that one (`Replicas::readers`), and is to have
+    /// what the client was told is written.
     pub async fn next(&mut self, wanted: bool) -> Option<Result<T, ShardError>> {
         if !wanted && !self.own_waits {
             return None;
@@ -56,7 +56,7 @@ impl Writer<'_> {
         self,
         (layout, range): (&Layout, usize),
         but: Option<&Arc<str>>,
-        op: impl Fn(RangeCopy) -> F,
+        op: impl Fn(RangeReplica) -> F,
         whole: fn(&T) -> bool,
     ) -> Others<T>
     where
@@ -66,25 +66,25 @@ impl Writer<'_> {
         let (tell, answers) = mpsc::unbounded_channel();
         let mut others = Others { away: 0, answers, own_waits: false };
         for node in layout.writers(range, &self.context.node).into_iter().filter(|node| Some(node) != but) {
-            let copy = match self.context.rank(&node) {
-                Some(_) => self.replicas().copy_on(layout, range, &node).await.ok(),
+            let replica = match self.context.rank(&node) {
+                Some(_) => self.replicas().replica_on(layout, range, &node).await.ok(),
                 None => None,
             };
-            let Some(copy) = copy else {
+            let Some(replica) = replica else {
                 others.away += 1;
                 self.context.lagging(&self.name);
                 continue;
             };
             let own = node == self.context.node;
             others.own_waits |= own;
-            let (doing, tell) = (op(copy), tell.clone());
+            let (doing, tell) = (op(replica), tell.clone());
             let (context, name) = (Arc::clone(&self.context), self.name.clone());
             self.context.env.spawn(async move {
                 let answer = doing.await;
                 if !answer.as_ref().is_ok_and(whole) {
                     context.lagging(&name);
                 }
-                // Nobody listens any more once enough copies have answered.
+                // Nobody listens any more once enough replicas have answered.
                 let _ = tell.send((own, answer));
             });
         }

@@ -8,13 +8,13 @@ use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::span::{DocSource, Span};
 use crate::coordinator::write::Primary;
 use crate::limits;
-use crate::shard::{Edit, EditAttachment, EditOp, ShardCopy, ShardError, Want};
+use crate::shard::{Edit, EditAttachment, EditOp, ShardError, ShardReplica, Want};
 
 impl Primary<'_> {
     /// For each edit whether its partition is full, as the replica that decides it counts.
     pub(super) async fn full_partitions(
         self,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
         edits: &[&Edit],
     ) -> Result<BTreeMap<usize, WriteError>, ShardError> {
         let mut refused = BTreeMap::new();
@@ -30,11 +30,11 @@ impl Primary<'_> {
                 Some(known) => *known,
                 None => {
                     let span = Span::of(&DocSource::Partition(partition.to_owned()));
-                    copy.summary(span.low, span.high).await?.external >= most
+                    replica.summary(span.low, span.high).await?.external >= most
                 }
             };
             full.insert(partition, is_full);
-            if is_full && self.grows(copy, edit).await? {
+            if is_full && self.grows(replica, edit).await? {
                 refused.insert(at, WriteError::PartitionOverflow { id: edit.id.clone() });
             }
         }
@@ -42,10 +42,10 @@ impl Primary<'_> {
     }
 
     /// Whether an edit makes its document larger.
-    async fn grows(self, copy: &ShardCopy, edit: &Edit) -> Result<bool, ShardError> {
+    async fn grows(self, replica: &ShardReplica, edit: &Edit) -> Result<bool, ShardError> {
         let EditOp::Interactive { parent: Some(parent) } = &edit.op else { return Ok(true) };
         let wants = vec![(edit.id.clone(), Want::Revision(parent.clone()))];
-        let found = copy.fetch(wants).await?.into_iter().next().flatten();
+        let found = replica.fetch(wants).await?.into_iter().next().flatten();
         let Some(old) = found.and_then(|mut fetched| fetched.take_one()) else { return Ok(true) };
         let before = |name: Option<&str>| {
             let named = old.attachments.iter().filter(|a| name.is_none_or(|name| a.name == name));

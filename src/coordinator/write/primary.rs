@@ -11,7 +11,7 @@ use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::write::Primary;
 use crate::document::revision::AttachmentDigest;
 use crate::limits;
-use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardCopy, ShardError, Want};
+use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardError, ShardReplica, Want};
 use crate::storage::StorageError;
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
@@ -19,14 +19,14 @@ use crate::world::buggify::{Mutation, mutated, sometimes};
 pub(in crate::coordinator) type Decision = Result<AcceptedEdit, WriteError>;
 
 impl Primary<'_> {
-    /// Validates and decides edits of the copy's range, each alone, in order; one decision for each.
+    /// Validates and decides edits of the replica's range, each alone, in order; one decision for each.
     ///
     /// Edits of a call may be late: another primary stored them in the meantime, and their revisions were purged. Where
-    /// a purge that the copy remembers names a revision, `sent_by` is asked whether it still waits for the call; if it
-    /// does not, nothing is stored. A purge that comes after the question makes it be asked again.
+    /// a purge that the replica remembers names a revision, `sent_by` is asked whether it still waits for the call; if
+    /// it does not, nothing is stored. A purge that comes after the question makes it be asked again.
     pub(in crate::coordinator) async fn decide_own(
         self,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
         edits: &[Edit],
         caller: &Caller,
         sent_by: Option<&awaited::Caller>,
@@ -41,7 +41,7 @@ impl Primary<'_> {
             }
             let places: Vec<usize> = step.iter().map(|(at, _)| *at).collect();
             let again = attempt < limits::VALIDATION_ATTEMPTS;
-            step = match self.decide_step(copy, step, (caller, &mut asked), again, &mut decisions).await {
+            step = match self.decide_step(replica, step, (caller, &mut asked), again, &mut decisions).await {
                 Ok(step) => step,
                 Err(error) => {
                     decisions.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
@@ -59,14 +59,14 @@ impl Primary<'_> {
     /// Validates and decides; answers those to be validated anew, if there is another time (`again`).
     async fn decide_step(
         self,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
         step: Vec<(usize, Edit)>,
         (caller, asked): (&Caller, &mut Option<Asked<'_>>),
         again: bool,
         decisions: &mut BTreeMap<usize, Decision>,
     ) -> Result<Vec<(usize, Edit)>, ShardError> {
         let refs: Vec<&Edit> = step.iter().map(|(_, edit)| edit).collect();
-        let checked = self.validate(copy, &refs, caller).await?;
+        let checked = self.validate(replica, &refs, caller).await?;
         let mut accepted: Vec<(usize, (Edit, Basis))> = Vec::with_capacity(step.len());
         for ((at, edit), checked) in step.into_iter().zip(checked) {
             match checked {
@@ -77,11 +77,12 @@ impl Primary<'_> {
         if accepted.is_empty() {
             return Ok(Vec::new());
         }
-        // Only edits with a basis of their own and those that may be late can come back; the copies share their bodies.
+        // Only edits with a basis of their own and those that may be late can come back; the replicas share their
+        // bodies.
         let with_basis = accepted.iter().filter(|(_, (_, basis))| *basis != Basis::Any || asked.is_some());
         let mut kept: BTreeMap<usize, Edit> = with_basis.map(|(at, (edit, _))| (*at, edit.clone())).collect();
         let (places, edits): (Vec<usize>, Vec<(Edit, Basis)>) = accepted.into_iter().unzip();
-        let results = match copy.decide_unpurged(edits, asked.as_ref().map(|asked| asked.upto)).await {
+        let results = match replica.decide_unpurged(edits, asked.as_ref().map(|asked| asked.upto)).await {
             Ok(results) => results,
             Err(error) => {
                 decisions.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
@@ -98,7 +99,7 @@ impl Primary<'_> {
             }
         }
         if let (Some(asked), false) = (asked, purged.is_empty()) {
-            match asked.still_waits(copy).await? {
+            match asked.still_waits(replica).await? {
                 true => changed.append(&mut purged),
                 false => decisions.extend(purged.into_iter().map(|(at, _)| (at, Err(EditError::Purged.into())))),
             }
@@ -108,16 +109,16 @@ impl Primary<'_> {
     }
 }
 
-/// Whom edits come from that may be late, and up to which of the copy's purges that node was asked about them.
+/// Whom edits come from that may be late, and up to which of the replica's purges that node was asked about them.
 struct Asked<'a> {
     by: &'a awaited::Caller,
     upto: u64,
 }
 
 impl Asked<'_> {
-    async fn still_waits(&mut self, copy: &ShardCopy) -> Result<bool, ShardError> {
+    async fn still_waits(&mut self, replica: &ShardReplica) -> Result<bool, ShardError> {
         // Before the question: what is purged after it is not covered by the answer.
-        (self.upto, _) = copy.purged_and_collected().await?;
+        (self.upto, _) = replica.purged_and_collected().await?;
         let waits = self.by.waits().await;
         if !waits {
             sometimes("write: an edit whose revision was purged came after its caller had given it up");
@@ -149,7 +150,11 @@ pub(in crate::coordinator) fn is_unable(decisions: &[Decision]) -> bool {
 /// The decision on an edit that another primary was sent before and did not answer. What is refused now may have been
 /// stored by that one: a conflict is told only as what it is when the very revision of this edit is there, and what
 /// this decide could not do may be done.
-pub(in crate::coordinator) async fn resolve_in_doubt(copy: &ShardCopy, edit: &Edit, decision: Decision) -> Decision {
+pub(in crate::coordinator) async fn resolve_in_doubt(
+    replica: &ShardReplica,
+    edit: &Edit,
+    decision: Decision,
+) -> Decision {
     match decision {
         Err(WriteError::Conflict | WriteError::MissingStub { .. }) => {}
         Err(WriteError::Unavailable(_) | WriteError::DatabaseGone) => return Err(WriteError::Unknown),
@@ -160,7 +165,7 @@ pub(in crate::coordinator) async fn resolve_in_doubt(copy: &ShardCopy, edit: &Ed
     }
     let Some(rev) = own_revision(edit) else { return Err(WriteError::Unknown) };
     let wants = vec![(edit.id.clone(), Want::Revision(rev.clone()))];
-    let found = copy.fetch(wants).await.ok().and_then(|found| found.into_iter().next().flatten());
+    let found = replica.fetch(wants).await.ok().and_then(|found| found.into_iter().next().flatten());
     let stored = found.and_then(|mut found| {
         let path = found.tree.path_to(&rev)?;
         Some(AcceptedEdit { path, attachments: found.take_one()?.attachments })

@@ -100,7 +100,7 @@ impl DatabaseSettings<'_> {
         let holders = self.holders();
         let (up, wanted) = (self.context.up_of(&holders), majority(holders.len() as u32));
         if (up as u32) < wanted {
-            return Err(SettingError::NoMajority { answered: up, copies: holders.len() });
+            return Err(SettingError::NoMajority { answered: up, replicas: holders.len() });
         }
         let by = self.context.tag;
         self.change_record(move |settings| {
@@ -111,7 +111,7 @@ impl DatabaseSettings<'_> {
         self.tell_settings(&holders).await
     }
 
-    /// The nodes that hold copies of any range, but those that were removed from the cluster.
+    /// The nodes that hold replicas of any range, but those that were removed from the cluster.
     pub(in crate::coordinator) fn holders(self) -> BTreeSet<Arc<str>> {
         let layout = self.layout();
         let writers = layout.map.live().iter().flat_map(|range| layout.writers(*range, &self.context.node));
@@ -145,7 +145,7 @@ impl DatabaseSettings<'_> {
         }
         match tally.is_met() {
             true => Ok(()),
-            false => Err(SettingError::Undecided { answered: tally.held() as usize, copies: holders.len() }),
+            false => Err(SettingError::Undecided { answered: tally.held() as usize, replicas: holders.len() }),
         }
     }
 

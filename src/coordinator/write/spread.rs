@@ -12,8 +12,8 @@ use std::sync::Arc;
 use crate::coordinator::replica::blob_stream::{self, blobs_of, merge_here};
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::Refusal;
-use crate::coordinator::replica::range_copy::RangeCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::merge_purged;
 use crate::coordinator::replica::token::{self, Held, Mark};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
@@ -28,15 +28,15 @@ use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp,
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
 
-/// What a primary said, and where its copy stood then, if it tells.
+/// What a primary said, and where its replica stood then, if it tells.
 type Decisions = (Vec<Decision>, Option<Mark>);
 
 /// What a primary said, and on which node it is.
 type DecidedBy = (Arc<str>, Decisions);
 
 impl Writer<'_> {
-    /// Has edits of one range decided and stored on its copies: one outcome for each. `source` is the node that holds
-    /// the uploads which they name. Should the range be split or its copies move meanwhile, the edits go where their
+    /// Has edits of one range decided and stored on its replicas: one outcome for each. `source` is the node that holds
+    /// the uploads which they name. Should the range be split or its replicas move meanwhile, the edits go where their
     /// documents are then.
     pub(in crate::coordinator) async fn settle(
         self,
@@ -73,13 +73,14 @@ impl Writer<'_> {
         done.into_values().collect()
     }
 
-    /// Brings uploads that were made to the copy of one range here to that of another, which the document is in now.
+    /// Brings uploads that were made to the replica of one range here to that of another, which the document is in now.
     async fn carry_uploads(self, (from, to): (usize, usize), edits: &[Edit]) -> Vec<Hold> {
         let mut holds = Vec::new();
         if from == to || blobs_of(edits).next().is_none() {
             return holds;
         }
-        let (Ok(Some(from)), Ok(Some(to))) = (self.replicas().own_copy(from).await, self.replicas().own_copy(to).await)
+        let (Ok(Some(from)), Ok(Some(to))) =
+            (self.replicas().own_replica(from).await, self.replicas().own_replica(to).await)
         else {
             return holds;
         };
@@ -114,13 +115,18 @@ impl Writer<'_> {
         source: &Arc<str>,
     ) -> Result<Vec<Outcome>, WriteError> {
         if layout.is_alone(range) && !self.context.is_in_maintenance() {
-            let copy = self.replicas().own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
-            let copy = copy.by_map(layout.placed.version);
-            let decisions = self.primary().decide_own(&copy.shard, edits, &options.caller, None).await;
+            let replica = self.replicas().own_replica_by(layout, range).await?.ok_or(ShardError::Moved)?;
+            let replica = replica.by_map(layout.placed.version);
+            let decisions = self.primary().decide_own(&replica.shard, edits, &options.caller, None).await;
             let written = held_by_primary(layout, range, options.w);
-            let held = held_by(layout, range, vec![Mark::of(copy.replica_position())]);
+            let held = held_by(layout, range, vec![Mark::of(replica.replica_position())]);
             let done = |decision: Decision| {
-                decision.map(|accepted| WriteDone { rev: accepted.path.head(), written, copies: 1, held: held.clone() })
+                decision.map(|accepted| WriteDone {
+                    rev: accepted.path.head(),
+                    written,
+                    replicas: 1,
+                    held: held.clone(),
+                })
             };
             return Ok(decisions.into_iter().map(done).collect());
         }
@@ -133,8 +139,8 @@ impl Writer<'_> {
         let done = |decision: Decision| {
             let accepted = decision?;
             // Invariant: there is one for each edit that was stored.
-            let (written, copies) = written.next().expect("one per edit");
-            Ok(WriteDone { rev: accepted.path.head(), written, copies, held: held.clone() })
+            let (written, replicas) = written.next().expect("one per edit");
+            Ok(WriteDone { rev: accepted.path.head(), written, replicas, held: held.clone() })
         };
         Ok(decisions.into_iter().map(done).collect())
     }
@@ -148,9 +154,9 @@ impl Writer<'_> {
         source: &Arc<str>,
     ) -> Result<DecidedBy, WriteError> {
         let (mut in_doubt, mut unable) = (false, None);
-        for copy in self.replicas().primaries(layout, range).await? {
-            let node = copy.node().unwrap_or(&self.context.node);
-            match self.ask_primary(range, &copy, edits, options, (source, in_doubt)).await {
+        for replica in self.replicas().primaries(layout, range).await? {
+            let node = replica.node().unwrap_or(&self.context.node);
+            match self.ask_primary(range, &replica, edits, options, (source, in_doubt)).await {
                 Ok(accepted) if is_unable(&accepted.0) => unable = Some((Arc::clone(node), accepted)),
                 Ok(accepted) => return Ok((Arc::clone(node), accepted)),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !in_doubt => return Err(error.into()),
@@ -164,21 +170,21 @@ impl Writer<'_> {
         match (unable, in_doubt) {
             (_, true) => Err(WriteError::Unknown),
             (Some(decided_by), false) => Ok(decided_by),
-            (None, false) => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
+            (None, false) => Err(ShardError::NoReplica { replicas: layout.placed.replicas(range) }.into()),
         }
     }
 
     async fn ask_primary(
         self,
         range: usize,
-        copy: &RangeCopy,
+        replica: &RangeReplica,
         edits: &[Edit],
         options: &WriteOptions,
         (source, in_doubt): (&Arc<str>, bool),
     ) -> Result<Decisions, ShardError> {
-        let own = match copy {
-            RangeCopy::Own(own) => own,
-            RangeCopy::Remote(remote) => {
+        let own = match replica {
+            RangeReplica::Own(own) => own,
+            RangeReplica::Remote(remote) => {
                 let told = remote.decide(edits, &options.caller, source, in_doubt).await?;
                 let at = told.iter().find_map(|decision| decision.as_ref().ok()?.at);
                 let accepted = |AcceptedAt { path, attachments, .. }| AcceptedEdit { path, attachments };
@@ -199,21 +205,21 @@ impl Writer<'_> {
         Ok((out, at))
     }
 
-    /// Brings what edits name onto this node's copy, from where it was uploaded to.
+    /// Brings what edits name onto this node's replica, from where it was uploaded to.
     pub(in crate::coordinator) async fn pull_uploads(
         self,
         range: usize,
-        copy: &crate::shard::ShardCopy,
+        replica: &crate::shard::ShardReplica,
         edits: &[Edit],
         source: &Arc<str>,
     ) -> Result<Vec<Arc<crate::storage::Hold>>, ShardError> {
         match *source == self.context.node {
             true => Ok(Vec::new()),
-            false => blob_stream::pull(copy, edits, &RemoteCopy::new(&self.target, range, source)).await,
+            false => blob_stream::pull(replica, edits, &RemoteReplica::new(&self.target, range, source)).await,
         }
     }
 
-    /// Merges what a primary stored into the other copies; answers for each edit how far it got, as soon as that is
+    /// Merges what a primary stored into the other replicas; answers for each edit how far it got, as soon as that is
     /// certain, and where those stood that applied all.
     async fn spread(
         self,
@@ -229,9 +235,9 @@ impl Writer<'_> {
         }
         let mut marks = Vec::new();
         let merges: Arc<[Edit]> = merges.into();
-        let merge = |copy: RangeCopy| {
-            let (merges, source) = (Arc::clone(&merges), RemoteCopy::new(&self.target, range, primary));
-            async move { merge_into(&copy, &merges, &source).await }
+        let merge = |replica: RangeReplica| {
+            let (merges, source) = (Arc::clone(&merges), RemoteReplica::new(&self.target, range, primary));
+            async move { merge_into(&replica, &merges, &source).await }
         };
         let mut others = self
             .on_others((layout, range), Some(primary), merge, |merged: &Merged| !merged.stored.contains(&false))
@@ -254,21 +260,21 @@ impl Writer<'_> {
     }
 }
 
-/// Writes to a range that copies hold which stood so; `None`: of none is known where.
+/// Writes to a range that replicas hold which stood so; `None`: of none is known where.
 fn held_by(layout: &Layout, range: usize, marks: Vec<Mark>) -> Option<Arc<token::Written>> {
     let held = Held { only: false, marks };
     let is_known = !held.marks.is_empty();
     is_known.then(|| Arc::new(token::Written { range: layout.map.range(range), held }))
 }
 
-/// What a write reports that only the primary of a range holds, and no other copy is asked.
+/// What a write reports that only the primary of a range holds, and no other replica is asked.
 pub(in crate::coordinator) fn held_by_primary(layout: &Layout, range: usize, w: Option<u32>) -> Written {
     let mut tally = layout.tally(range, w);
     tally.done();
     tally.written().unwrap_or(Written::Accepted)
 }
 
-/// Counts the answer of one copy.
+/// Counts the answer of one replica.
 fn count(tallies: &mut [Tally], answer: Result<Merged, ShardError>) {
     match answer {
         Ok(merged) => tallies.iter_mut().zip(merged.stored).for_each(|(tally, stored)| match stored {
@@ -280,7 +286,7 @@ fn count(tallies: &mut [Tally], answer: Result<Merged, ShardError>) {
     }
 }
 
-/// The edit as the other copies take it in.
+/// The edit as the other replicas take it in.
 fn merge_of(edit: &Edit, accepted: &AcceptedEdit) -> Edit {
     Edit {
         id: edit.id.clone(),
@@ -292,16 +298,16 @@ fn merge_of(edit: &Edit, accepted: &AcceptedEdit) -> Edit {
     }
 }
 
-/// Merges edits into a copy; answers for each whether it is stored, and where the copy stands then. Uploads that it
-/// lacks come from `source`, the primary's copy, which is asked about what was purged here.
+/// Merges edits into a replica; answers for each whether it is stored, and where the replica stands then. Uploads that
+/// it lacks come from `source`, the primary's replica, which is asked about what was purged here.
 pub(in crate::coordinator) async fn merge_into(
-    copy: &RangeCopy,
+    replica: &RangeReplica,
     merges: &[Edit],
-    source: &RemoteCopy,
+    source: &RemoteReplica,
 ) -> Result<Merged, ShardError> {
-    let own = match copy {
-        RangeCopy::Remote(remote) => return remote.merge(merges, source.node()).await,
-        RangeCopy::Own(own) => own,
+    let own = match replica {
+        RangeReplica::Remote(remote) => return remote.merge(merges, source.node()).await,
+        RangeReplica::Own(own) => own,
     };
     let merged = merge_here(&own.shard, merges, source, &Basis::NotPurged).await?;
     let mut stored = Vec::with_capacity(merged.len());

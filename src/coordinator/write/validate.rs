@@ -20,16 +20,16 @@ use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 use crate::script::{Arguments, Program, Validation};
-use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardCopy, ShardError, Want};
+use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardError, ShardReplica, Want};
 use crate::world::buggify::{Mutation, mutated};
 
 type Checked = Result<Basis, WriteError>;
 
 impl Primary<'_> {
-    /// Checks edits against the copy that decides them: for each what its check rests on, or why it is refused.
+    /// Checks edits against the replica that decides them: for each what its check rests on, or why it is refused.
     pub(in crate::coordinator) async fn validate(
         self,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
         edits: &[&Edit],
         caller: &Caller,
     ) -> Result<Vec<Checked>, ShardError> {
@@ -42,18 +42,18 @@ impl Primary<'_> {
         let concerned = |edit: &Edit| if edit.id.is_design() { !edit.deleted } else { asks(edit) };
         let concerned: Vec<usize> = (0..edits.len()).filter(|at| concerned(edits[*at])).collect();
         let mut out: Vec<Checked> = edits.iter().map(|_| Ok(Basis::Any)).collect();
-        let full = self.full_partitions(copy, edits).await?;
+        let full = self.full_partitions(replica, edits).await?;
         let concerned: Vec<usize> = concerned.into_iter().filter(|at| !full.contains_key(at)).collect();
         full.into_iter().for_each(|(at, error)| out[at] = Err(error));
         if concerned.is_empty() {
             return Ok(out);
         }
         let wants = concerned.iter().map(|at| (edits[*at].id.clone(), want(edits[*at]))).collect();
-        let found = copy.fetch(wants).await?;
+        let found = replica.fetch(wants).await?;
         let mut asked: Vec<(usize, Arc<Arguments>)> = Vec::new();
         for (at, fetched) in concerned.into_iter().zip(found) {
             let edit = edits[at];
-            out[at] = match compare(copy, edit, fetched).await? {
+            out[at] = match compare(replica, edit, fetched).await? {
                 Compared::Conflict => Err(WriteError::Conflict),
                 Compared::Known => Ok(Basis::Any),
                 Compared::With { .. } if edit.id.is_design() => {
@@ -113,7 +113,7 @@ impl Primary<'_> {
 }
 
 /// What an edit is compared with.
-async fn compare(copy: &ShardCopy, edit: &Edit, fetched: Option<Fetched>) -> Result<Compared, ShardError> {
+async fn compare(replica: &ShardReplica, edit: &Edit, fetched: Option<Fetched>) -> Result<Compared, ShardError> {
     let empty = || Fetched { tree: Default::default(), local_seq: 0, found: Vec::new() };
     let mut fetched = fetched.unwrap_or_else(empty);
     let stored = fetched.take_one();
@@ -136,7 +136,7 @@ async fn compare(copy: &ShardCopy, edit: &Edit, fetched: Option<Fetched>) -> Res
     let ancestor = shard::ancestor_of(&tree, path);
     let mut old = None;
     if let Some(rev) = &ancestor {
-        let fetched = copy.fetch(vec![(edit.id.clone(), Want::Revision(rev.clone()))]).await?.pop().flatten();
+        let fetched = replica.fetch(vec![(edit.id.clone(), Want::Revision(rev.clone()))]).await?.pop().flatten();
         old = fetched.and_then(|mut fetched| fetched.take_one()).map(|old| (tree.path_to(rev), old));
     }
     Ok(Compared::With { basis: Basis::Ancestor(ancestor), old })

@@ -2,7 +2,7 @@
 
 use super::changes::query::{Asked, ChangesArgs};
 use super::document::range::{Wanted, wanted};
-use super::document::read_options::{ReadOptions, copies, revision_list};
+use super::document::read_options::{ReadOptions, replicas, revision_list};
 use super::query::view_query::ViewArgs;
 use crate::http::Query;
 
@@ -15,7 +15,7 @@ pub fn fuzz_parameters(query: &Query) {
     let _ = ChangesArgs::read(query, None, None).map(Asked::settle);
     let _ = ReadOptions::from_query(query);
     for (_, value) in query.iter() {
-        let _ = copies(value);
+        let _ = replicas(value);
         let _ = revision_list(value);
     }
 }

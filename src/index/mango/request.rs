@@ -111,7 +111,7 @@ pub struct FindRequest {
     pub fields: Fields,
     /// `partition` as it stands in the body.
     pub partition: Option<Value>,
-    /// Copies to read from.
+    /// Replicas to read from.
     pub r: u64,
     /// Show `_conflicts`.
     pub conflicts: bool,
@@ -119,7 +119,7 @@ pub struct FindRequest {
     pub stale: bool,
     /// Bring the index up to date first.
     pub update: bool,
-    /// Always ask the same copies.
+    /// Always ask the same replicas.
     pub stable: bool,
     /// Tell what the query cost.
     pub execution_stats: bool,

@@ -90,17 +90,17 @@ impl SearchIndex {
 
     /// The shard's last sequence and purge.
     async fn goal(&self) -> Result<(u64, u64), ShardError> {
-        let info = self.copy.info().await?;
+        let info = self.replica.info().await?;
         Ok((info.update_seq, info.purge_seq))
     }
 
     /// How far it is built; `None` for one that is not.
     pub async fn header(&self) -> Result<Option<SearchHeader>, ShardError> {
-        let keys = Keys(self.copy.id(), self.definition.signature);
+        let keys = Keys(self.replica.id(), self.definition.signature);
         let read = move |view: &dyn View, _| {
             Ok(view.get(&keys.header())?.map(|bytes| SearchHeader::decode(&bytes)).transpose()?.flatten())
         };
-        self.copy.read_records(Pool::Foreground, read).await
+        self.replica.read_records(Pool::Foreground, read).await
     }
 
     /// Takes in the changes and purges up to `goal`, which the shard has, and what was changed meanwhile.
@@ -139,10 +139,10 @@ impl SearchIndex {
 
     /// Makes it ready to be filled: what a crash left of it without a header, or behind one, goes.
     async fn begin(&self, purges: u64) -> Result<SearchHeader, ShardError> {
-        let keys = Keys(self.copy.id(), self.definition.signature);
+        let keys = Keys(self.replica.id(), self.definition.signature);
         match self.header().await? {
             Some(header) => {
-                self.copy.remove_records(keys.pieces_from(header.next)).await?;
+                self.replica.remove_records(keys.pieces_from(header.next)).await?;
                 Ok(header)
             }
             None => {
@@ -157,8 +157,8 @@ impl SearchIndex {
     async fn remove_all(&self) -> Result<(), ShardError> {
         self.slot.forget();
         self.open.forget(self.cache_key());
-        let keys = Keys(self.copy.id(), self.definition.signature);
-        let removed = self.copy.remove_records(keys.whole()).await;
+        let keys = Keys(self.replica.id(), self.definition.signature);
+        let removed = self.replica.remove_records(keys.whole()).await;
         self.slot.forget();
         self.open.forget(self.cache_key());
         removed
@@ -166,13 +166,13 @@ impl SearchIndex {
 
     /// Removes the documents of the next purges that are gone as a whole; of others the purge is a change, too.
     async fn purge_step(&self, header: SearchHeader) -> Result<SearchHeader, IndexError> {
-        let copy = self.copy.for_builds();
-        let until = copy.info().await?.purge_seq;
-        let infos = copy.purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
+        let replica = self.replica.for_builds();
+        let until = replica.info().await?.purge_seq;
+        let infos = replica.purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
         // Where the log was cut, what was purged meanwhile cannot be told: all is made anew.
-        if header.purge_position < copy.state().await?.purge_floor {
+        if header.purge_position < replica.state().await?.purge_floor {
             self.remove_all().await?;
-            let purge_position = self.copy.info().await?.purge_seq;
+            let purge_position = self.replica.info().await?.purge_seq;
             return Ok(SearchHeader { purge_position, ..SearchHeader::default() });
         }
         let purge_position = infos.last().map_or(until, |info| info.purge_seq);
@@ -183,7 +183,7 @@ impl SearchIndex {
             let asked: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
             let is_gone = |_: &DocId, fetched: Option<Fetched>| fetched.is_none_or(|f| f.tree.winner().is_none());
             let found;
-            (found, wants) = copy.fetch_as(wants, is_gone).await?;
+            (found, wants) = replica.fetch_as(wants, is_gone).await?;
             gone.extend(asked.into_iter().zip(found).filter(|(_, gone)| *gone).map(|(id, _)| id));
         }
         let documents = gone.into_iter().map(|id| (id.as_str().to_owned(), None)).collect();
@@ -193,9 +193,9 @@ impl SearchIndex {
 
     /// Indexes the documents of the next changes. Whether there were no more.
     async fn step(&self, header: SearchHeader) -> Result<(SearchHeader, bool), IndexError> {
-        let copy = self.copy.for_builds();
+        let replica = self.replica.for_builds();
         let batch = fewer("index: a batch of one document", limits::INDEX_BATCH_DOCS);
-        let page = copy.changes(header.position, Direction::Forward, batch).await?;
+        let page = replica.changes(header.position, Direction::Forward, batch).await?;
         let is_last = page.pending_after == 0;
         let all = page.rows.len();
         let rows: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
@@ -276,7 +276,7 @@ impl SearchIndex {
 
     /// The texts of the first documents, as many as fit a batch, at least one; `None` for those that are not indexed.
     async fn texts(&self, rows: &[(u64, DocId)]) -> Result<(Vec<Option<String>>, usize), IndexError> {
-        let copy = self.copy.for_builds();
+        let replica = self.replica.for_builds();
         let mut wants: Wants = rows.iter().map(|(_, id)| (id.clone(), Want::Winner)).collect();
         let (mut texts, mut bytes) = (Vec::with_capacity(rows.len()), 0);
         let skips_designs = self.definition.by_partitions;
@@ -286,7 +286,7 @@ impl SearchIndex {
                 true => None,
                 false => fetched.and_then(|fetched| text_of(id, &fetched)),
             };
-            (found, wants) = copy.fetch_as(wants, shown).await?;
+            (found, wants) = replica.fetch_as(wants, shown).await?;
             bytes += found.iter().flatten().map(String::len).sum::<usize>();
             texts.extend(found);
         }
@@ -298,7 +298,7 @@ impl SearchIndex {
     async fn write(&self, batch: Batch) -> Result<SearchHeader, IndexError> {
         match self.commit(batch).await? {
             Some(header) => Ok(header),
-            // It was removed meanwhile, as the shard copy was.
+            // It was removed meanwhile, as the replica was.
             None => Ok(self.header().await?.unwrap_or_default()),
         }
     }

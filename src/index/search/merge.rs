@@ -71,7 +71,7 @@ impl SearchIndex {
         let infos: Vec<SegmentInfo> = some.iter().map(|opened| opened.info).collect();
         self.store(header, &merged).await?;
         let (from, index) = (header.clone(), self.clone());
-        let keys = Keys(self.copy.id(), self.definition.signature);
+        let keys = Keys(self.replica.id(), self.definition.signature);
         let committed = self.env.spawn_with(async move {
             let work = move |view: &mut WriteView<'_>| {
                 if stored(view, keys)?.as_ref() != Some(&from) {
@@ -93,7 +93,7 @@ impl SearchIndex {
                 view.put(keys.header(), header.encode());
                 Ok(Ok(Some(header)))
             };
-            let written = index.copy.write_records(work).await;
+            let written = index.replica.write_records(work).await;
             index.open.note_change(index.cache_key());
             written.map(|Ok(header)| header)
         });
@@ -103,7 +103,7 @@ impl SearchIndex {
     /// Stores the pieces of the next segment, some in each commit: without a header that names them they count for
     /// nothing.
     async fn store(&self, header: &SearchHeader, bytes: &Bytes) -> Result<(), IndexError> {
-        let (keys, segment) = (Keys(self.copy.id(), self.definition.signature), header.next);
+        let (keys, segment) = (Keys(self.replica.id(), self.definition.signature), header.next);
         let step = PIECES_PER_COMMIT * limits::SEARCH_PIECE_BYTES;
         for (n, start) in (0..).zip((0..bytes.len()).step_by(step)) {
             let some = bytes.slice(start..bytes.len().min(start + step));
@@ -111,7 +111,7 @@ impl SearchIndex {
                 put_pieces(view, keys, segment, n * PIECES_PER_COMMIT as u32, &some);
                 Ok(Ok::<_, Infallible>(()))
             };
-            self.copy.write_records(work).await.map(|Ok(())| ())?;
+            self.replica.write_records(work).await.map(|Ok(())| ())?;
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ use settee_search::segment::Part;
 use super::tasks::{Owner, Tasks};
 use super::{IndexError, Indexes, Slot};
 use crate::limits;
-use crate::shard::ShardCopy;
+use crate::shard::ShardReplica;
 use crate::world::{Env, Pool};
 use open::{Lost, Share};
 
@@ -41,11 +41,11 @@ pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper};
 pub(super) use open::OpenIndexes;
 pub use record::{SearchHeader, SegmentInfo};
 
-/// One full-text index on one shard copy. Cheap to clone.
+/// One full-text index on one replica. Cheap to clone.
 #[derive(Clone)]
 pub struct SearchIndex {
     env: Env,
-    copy: ShardCopy,
+    replica: ShardReplica,
     definition: Arc<SearchDefinition>,
     analyzer: Analyzer,
     mapper: Arc<dyn SearchMapper>,
@@ -57,26 +57,26 @@ pub struct SearchIndex {
 
 impl fmt::Debug for SearchIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SearchIndex({:?}, {:?})", self.copy, self.definition.signature)
+        write!(f, "SearchIndex({:?}, {:?})", self.replica, self.definition.signature)
     }
 }
 
 impl Indexes {
-    /// A full-text index on a shard copy, whose text `analyzer` cuts. Touches memory only.
+    /// A full-text index on a replica, whose text `analyzer` cuts. Touches memory only.
     pub fn search(
         &self,
-        copy: &ShardCopy,
+        replica: &ShardReplica,
         (definition, analyzer): (&Arc<SearchDefinition>, &Analyzer),
         mapper: &Arc<dyn SearchMapper>,
         owner: Owner,
     ) -> SearchIndex {
         SearchIndex {
             env: self.env.clone(),
-            copy: copy.clone(),
+            replica: replica.clone(),
             definition: Arc::clone(definition),
             analyzer: analyzer.clone(),
             mapper: Arc::clone(mapper),
-            slot: self.slot(copy.id(), definition.signature),
+            slot: self.slot(replica.id(), definition.signature),
             open: Arc::clone(&self.open),
             owner: Arc::new(owner),
             tasks: self.tasks.clone(),
@@ -190,7 +190,7 @@ impl SearchIndex {
 
     /// Whether it is known to have applied all that is committed.
     pub fn is_current(&self) -> bool {
-        self.slot.known().complete_at >= *self.copy.watch().borrow()
+        self.slot.known().complete_at >= *self.replica.watch().borrow()
     }
 
     /// Whether it is being built.

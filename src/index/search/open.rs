@@ -177,7 +177,7 @@ impl Open {
 
 impl SearchIndex {
     pub(super) fn cache_key(&self) -> (ShardId, Signature) {
-        (self.copy.id(), self.definition.signature)
+        (self.replica.id(), self.definition.signature)
     }
 
     /// The index as it is stored now.
@@ -188,7 +188,7 @@ impl SearchIndex {
         if let Some((state, true)) = kept {
             return Ok(state);
         }
-        let keys = Keys(self.copy.id(), self.definition.signature);
+        let keys = Keys(self.replica.id(), self.definition.signature);
         let read = move |view: &dyn View, _| {
             let header = view.get(&keys.header())?.map(|bytes| SearchHeader::decode(&bytes)).transpose()?;
             let header = header.flatten().unwrap_or_default();
@@ -199,7 +199,7 @@ impl SearchIndex {
             }
             Ok((header, deleted))
         };
-        let (header, deleted) = self.copy.read_records(Pool::Foreground, read).await?;
+        let (header, deleted) = self.replica.read_records(Pool::Foreground, read).await?;
         let known: BTreeMap<u64, Opened> = kept
             .filter(|_| self.slot.known().removals == removals)
             .into_iter()
@@ -240,7 +240,7 @@ impl SearchIndex {
         if missing.is_empty() {
             return Ok(false);
         }
-        let keys = Keys(self.copy.id(), self.definition.signature);
+        let keys = Keys(self.replica.id(), self.definition.signature);
         let mut missing: Vec<u32> = missing.into_iter().collect();
         while !missing.is_empty() {
             let some: Vec<u32> = missing.drain(..missing.len().min(PIECES_PER_READ)).collect();
@@ -254,7 +254,7 @@ impl SearchIndex {
                 }
                 Ok(true)
             };
-            if !self.copy.read_records(Pool::Foreground, read).await? {
+            if !self.replica.read_records(Pool::Foreground, read).await? {
                 return Err(Lost::Gone);
             }
         }

@@ -38,7 +38,7 @@ struct Fixture {
     engine: Engine,
     storage: Storage,
     indexes: Indexes,
-    copy: ShardCopy,
+    replica: ShardReplica,
 }
 
 fn definition(function: &str) -> Arc<SearchDefinition> {
@@ -50,11 +50,11 @@ fn definition(function: &str) -> Arc<SearchDefinition> {
 impl Fixture {
     async fn new(engine: Engine) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
-        let (storage, indexes, copy) = Fixture::open(&dir, engine).await;
-        Fixture { dir, engine, storage, indexes, copy }
+        let (storage, indexes, replica) = Fixture::open(&dir, engine).await;
+        Fixture { dir, engine, storage, indexes, replica }
     }
 
-    async fn open(dir: &tempfile::TempDir, engine: Engine) -> (Storage, Indexes, ShardCopy) {
+    async fn open(dir: &tempfile::TempDir, engine: Engine) -> (Storage, Indexes, ShardReplica) {
         let env = tokio_host::env(tokio::runtime::Handle::current());
         let options = StorageOptions { engine, ..StorageOptions::default() };
         let mut opened = Storage::open(env.clone(), dir.path(), options).await;
@@ -64,15 +64,15 @@ impl Fixture {
             opened = Storage::open(env.clone(), dir.path(), options).await;
         }
         let storage = opened.unwrap();
-        let copy = ShardCopy::open(&storage, ShardId(20)).await.unwrap();
-        (storage.clone(), Indexes::new(storage.env()), copy)
+        let replica = ShardReplica::open(&storage, ShardId(20)).await.unwrap();
+        (storage.clone(), Indexes::new(storage.env()), replica)
     }
 
     async fn restart(self) -> Fixture {
-        let Fixture { dir, engine, storage, indexes, copy } = self;
-        drop((indexes, copy, storage));
-        let (storage, indexes, copy) = Fixture::open(&dir, engine).await;
-        Fixture { dir, engine, storage, indexes, copy }
+        let Fixture { dir, engine, storage, indexes, replica } = self;
+        drop((indexes, replica, storage));
+        let (storage, indexes, replica) = Fixture::open(&dir, engine).await;
+        Fixture { dir, engine, storage, indexes, replica }
     }
 
     fn index(&self) -> SearchIndex {
@@ -82,7 +82,7 @@ impl Fixture {
     fn index_of(&self, definition: &Arc<SearchDefinition>) -> SearchIndex {
         let analyzer = definition.analyzer.clone().unwrap();
         let mapper: Arc<dyn SearchMapper> = Arc::new(Texts);
-        self.indexes.search(&self.copy, (definition, &analyzer), &mapper, Owner::default())
+        self.indexes.search(&self.replica, (definition, &analyzer), &mapper, Owner::default())
     }
 
     async fn put(&self, id: &str, text: &str, parent: Option<Revision>) -> Revision {
@@ -99,7 +99,7 @@ impl Fixture {
             attachments: Vec::new(),
             revs_limit: 1000,
         };
-        self.copy.edit(vec![edit]).await.unwrap().remove(0).unwrap()
+        self.replica.edit(vec![edit]).await.unwrap().remove(0).unwrap()
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_purged_document_is_found_no_more() {
     fixture.put("b", "apple", None).await;
     let index = fixture.index();
     index.update().await.unwrap();
-    fixture.copy.purge(vec![(DocId::new("a"), vec![rev])]).await.unwrap();
+    fixture.replica.purge(vec![(DocId::new("a"), vec![rev])]).await.unwrap();
     fixture.put("c", "apple", None).await;
     index.update().await.unwrap();
     assert_eq!(found(&index, "apple").await, ["b", "c"]);
@@ -190,14 +190,14 @@ async fn pieces_that_a_crash_left_behind_the_header_do_no_harm() {
     let index = fixture.index();
     index.update().await.unwrap();
     let header = index.header().await.unwrap().unwrap();
-    let keys = record::Keys(fixture.copy.id(), index.definition.signature);
+    let keys = record::Keys(fixture.replica.id(), index.definition.signature);
     let junk = move |view: &mut crate::storage::WriteView<'_>| {
         for piece in 0..3 {
             view.put(keys.piece(header.next, piece), b"junk".to_vec());
         }
         Ok(Ok::<_, std::convert::Infallible>(()))
     };
-    let Ok(()) = fixture.copy.write_records(junk).await.unwrap();
+    let Ok(()) = fixture.replica.write_records(junk).await.unwrap();
     fixture.put("b", "apple", None).await;
     index.update().await.unwrap();
     assert_eq!(found(&index, "apple").await, ["a", "b"]);
@@ -243,7 +243,7 @@ async fn an_index_that_no_design_document_names_is_removed_and_built_anew() {
     index.update().await.unwrap();
     other.update().await.unwrap();
     let keep: BTreeSet<_> = [other.definition.signature].into();
-    fixture.indexes.clean_up(&fixture.copy, &keep).await.unwrap();
+    fixture.indexes.clean_up(&fixture.replica, &keep).await.unwrap();
     assert_eq!((index.header().await.unwrap(), index.is_current()), (None, false));
     assert!(found(&index, "apple").await.is_empty());
     assert_eq!(found(&other, "apple").await, ["a"]);
@@ -252,7 +252,7 @@ async fn an_index_that_no_design_document_names_is_removed_and_built_anew() {
 }
 
 #[tokio::test]
-async fn an_index_and_a_view_of_one_copy_know_nothing_of_each_other() {
+async fn an_index_and_a_view_of_one_replica_know_nothing_of_each_other() {
     let fixture = Fixture::new(Engine::Memory).await;
     fixture.put("a", "apple", None).await;
     let index = fixture.index();
@@ -262,6 +262,6 @@ async fn an_index_and_a_view_of_one_copy_know_nothing_of_each_other() {
     let views: Object = [("v".to_owned(), Value::Object(view))].into_iter().collect();
     let design: Object = [("views".to_owned(), Value::Object(views))].into_iter().collect();
     let view = Definition::find(&design, "v", false).unwrap();
-    fixture.indexes.clean_up(&fixture.copy, &[view.signature, index.definition.signature].into()).await.unwrap();
+    fixture.indexes.clean_up(&fixture.replica, &[view.signature, index.definition.signature].into()).await.unwrap();
     assert_eq!(found(&index, "apple").await, ["a"]);
 }

@@ -37,7 +37,7 @@ impl SearchIndex {
     /// goes on when the caller stops waiting.
     pub(super) async fn commit(&self, mut batch: Batch) -> Result<Option<SearchHeader>, IndexError> {
         let index = self.clone();
-        let keys = Keys(self.copy.id(), self.definition.signature);
+        let keys = Keys(self.replica.id(), self.definition.signature);
         if mutated(Mutation::SearchPositionFirst) {
             let (position, purge_position) = (batch.position, batch.purge_position);
             batch.from = SearchHeader { position, purge_position, ..batch.from };
@@ -46,11 +46,11 @@ impl SearchIndex {
                 view.put(key, early);
                 Ok(Ok::<_, Infallible>(()))
             };
-            self.copy.write_records(work).await.map(|Ok(())| ())?;
+            self.replica.write_records(work).await.map(|Ok(())| ())?;
         }
         let committed = self.env.spawn_with(async move {
             let work = move |view: &mut WriteView<'_>| Ok(Ok::<_, Infallible>(batch.apply(view, keys)?));
-            let written = index.copy.write_records(work).await;
+            let written = index.replica.write_records(work).await;
             index.open.note_change(index.cache_key());
             written.map(|Ok(header)| header)
         });

@@ -78,7 +78,7 @@ impl Host for ByHand {
 struct Written {
     host: Arc<ByHand>,
     env: Env,
-    copy: ShardCopy,
+    replica: ShardReplica,
     index: ViewIndex,
     revs: Vec<Revision>,
     _dir: tempfile::TempDir,
@@ -94,12 +94,12 @@ impl Written {
         let (dir, host) = (tempfile::tempdir().unwrap(), ByHand::new());
         let env = Env::new(Arc::clone(&host) as Arc<dyn Host>);
         let storage = storage(&dir, engine).await;
-        let copy = ShardCopy::open(&storage, ShardId(20)).await.unwrap();
+        let replica = ShardReplica::open(&storage, ShardId(20)).await.unwrap();
         let indexes = Indexes { states: Arc::new(HeldStates::with(&env, most)), ..Indexes::new(storage.env()) };
-        let index = indexes.view(&copy, &definition("a"), &(Arc::new(Keys) as Arc<dyn Mapper>), Owner::default());
-        let mut written = Written { host, env, copy, index, revs: Vec::new(), _dir: dir };
+        let index = indexes.view(&replica, &definition("a"), &(Arc::new(Keys) as Arc<dyn Mapper>), Owner::default());
+        let mut written = Written { host, env, replica, index, revs: Vec::new(), _dir: dir };
         for n in 0..DOCS {
-            let rev = put(&written.copy, &format!("d{n}"), &body(1), None, false).await;
+            let rev = put(&written.replica, &format!("d{n}"), &body(1), None, false).await;
             written.revs.push(rev);
         }
         written.index.update().await.unwrap();
@@ -109,7 +109,7 @@ impl Written {
     /// Gives all documents another number, in the index, too.
     async fn write(&mut self, value: u64) {
         for (n, rev) in self.revs.iter_mut().enumerate() {
-            *rev = put(&self.copy, &format!("d{n}"), &body(value), Some(rev.clone()), false).await;
+            *rev = put(&self.replica, &format!("d{n}"), &body(value), Some(rev.clone()), false).await;
         }
         self.index.update().await.unwrap();
     }
@@ -297,7 +297,7 @@ async fn an_index_that_is_removed_leaves_what_is_held_of_it() {
     let written = Written::new(Engine::Redb, 8).await;
     let page = written.first().await;
     let indexes = Indexes::new(&written.env);
-    indexes.clean_up(&written.copy, &BTreeSet::new()).await.unwrap();
+    indexes.clean_up(&written.replica, &BTreeSet::new()).await.unwrap();
     let next = written.page(page.rest, StateOf::Held(page.held.unwrap())).await.unwrap();
     assert_eq!(sums(next), vec!["4"; 3]);
 }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use crate::shard::collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 
-/// Copies of the range.
-const COPIES: usize = 3;
+/// Replicas of the range.
+const REPLICAS: usize = 3;
 /// The age at which tombstones may be collected, in acts.
 const AGE: i64 = 6;
 
@@ -18,19 +18,19 @@ const AGE: i64 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// A majority confirms, not all copies.
+    /// A majority confirms, not all replicas.
     ConfirmedByMajority,
-    /// An old copy is read like any other.
+    /// An old replica is read like any other.
     OldCopyIsRead,
-    /// An old copy discards all that the others lack, whether it was read or not.
+    /// An old replica discards all that the others lack, whether it was read or not.
     GivesUpEverything,
-    /// An old copy discards all that it had when it was restored from a backup.
+    /// An old replica discards all that it had when it was restored from a backup.
     GivesUpUnread,
-    /// An old copy keeps what it applied from others, as if that were its own.
+    /// An old replica keeps what it applied from others, as if that were its own.
     KeepsTakenIn,
-    /// A copy collects although it has not read all others since.
+    /// A replica collects although it has not read all others since.
     ForgetsUnread,
-    /// Reads bring to copies what they lack.
+    /// Reads bring to replicas what they lack.
     ReadsRepair,
     /// A document is written anew where its tombstone was collected, and built upon the tombstone elsewhere.
     NoMarker,
@@ -80,7 +80,7 @@ fn winner(tree: &Tree) -> Option<Rev> {
 /// Each with the position after which it began.
 type Epochs = Vec<(u32, u64)>;
 
-/// The position up to which a copy was read, that told these epochs then.
+/// The position up to which a replica was read, that told these epochs then.
 fn read_up_to(own: &Epochs, told: &Epochs, position: u64) -> u64 {
     let end = |list: &Epochs, at: usize| list.get(at + 1).map(|(_, first)| *first);
     let mut read = 0;
@@ -99,7 +99,7 @@ struct Disk {
     seq: u64,
     collection_log: CollectionLog<(u8, Rev)>,
     epochs: Epochs,
-    /// The epochs of copies that were read, and up to where.
+    /// The epochs of replicas that were read, and up to where.
     pulled: BTreeMap<usize, (Epochs, u64)>,
     /// What was collected here and maybe not everywhere: who writes the document again builds upon it.
     markers: BTreeMap<u8, Marker>,
@@ -114,7 +114,7 @@ struct Marker {
     path: Vec<Rev>,
     /// The collection horizon with that round.
     horizon: Horizon,
-    /// The copies that were applied since they collected it.
+    /// The replicas that were applied since they collected it.
     taken: BTreeSet<usize>,
 }
 
@@ -182,7 +182,7 @@ impl Disk {
     }
 }
 
-struct Copy {
+struct Replica {
     disk: Disk,
     backup: Option<Disk>,
     in_sync: bool,
@@ -208,7 +208,7 @@ struct Acked {
 
 struct World {
     broken: Broken,
-    copies: Vec<Copy>,
+    replicas: Vec<Replica>,
     /// Those that reach each other; the others are alone.
     group: BTreeSet<usize>,
     now: i64,
@@ -217,11 +217,11 @@ struct World {
     made: BTreeMap<(u8, Rev), i64>,
     /// When a revision was collected at last: when that was proposed.
     collected: BTreeMap<(u8, Rev), i64>,
-    /// When each copy was restored from a backup last, or lost its disk.
+    /// When each replica was restored from a backup last, or lost its disk.
     restores: Vec<(usize, i64)>,
     rounds: u32,
     epochs: u32,
-    /// What a copy collected that it had not for long enough.
+    /// What a replica collected that it had not for long enough.
     too_soon: Vec<(usize, u8, Rev)>,
 }
 
@@ -231,26 +231,26 @@ fn name(at: usize) -> String {
 
 impl World {
     fn new(broken: Broken) -> World {
-        let copy = |at: usize| Copy {
+        let replica = |at: usize| Replica {
             disk: Disk::new(at as u32),
             backup: None,
             in_sync: true,
             compared: BTreeSet::new(),
-            told: (0..COPIES).collect(),
+            told: (0..REPLICAS).collect(),
             restored: false,
             off: 0,
         };
         World {
             broken,
-            copies: (0..COPIES).map(copy).collect(),
-            group: (0..COPIES).collect(),
+            replicas: (0..REPLICAS).map(replica).collect(),
+            group: (0..REPLICAS).collect(),
             now: 0,
             acked: Vec::new(),
             made: BTreeMap::new(),
             collected: BTreeMap::new(),
             restores: Vec::new(),
             rounds: 0,
-            epochs: COPIES as u32,
+            epochs: REPLICAS as u32,
             too_soon: Vec::new(),
         }
     }
@@ -261,31 +261,31 @@ impl World {
 
     fn cut(&mut self, group: BTreeSet<usize>) {
         self.group = group;
-        for at in 0..COPIES {
-            let others = (0..COPIES).filter(|other| self.reaches(at, *other)).count();
-            let copy = &mut self.copies[at];
-            if (others + 1) * 2 <= COPIES {
-                copy.in_sync = false;
+        for at in 0..REPLICAS {
+            let others = (0..REPLICAS).filter(|other| self.reaches(at, *other)).count();
+            let replica = &mut self.replicas[at];
+            if (others + 1) * 2 <= REPLICAS {
+                replica.in_sync = false;
             }
-            copy.compared.clear();
+            replica.compared.clear();
         }
     }
 
     fn start(&mut self, at: usize) {
         self.epochs += 1;
-        let (epoch, copy) = (self.epochs, &mut self.copies[at]);
-        let seq = copy.disk.seq;
-        copy.disk.epochs.push((epoch, seq));
-        copy.in_sync = false;
-        copy.compared.clear();
-        copy.told.clear();
-        for other in 0..COPIES {
-            self.copies[other].compared.remove(&at);
+        let (epoch, replica) = (self.epochs, &mut self.replicas[at]);
+        let seq = replica.disk.seq;
+        replica.disk.epochs.push((epoch, seq));
+        replica.in_sync = false;
+        replica.compared.clear();
+        replica.told.clear();
+        for other in 0..REPLICAS {
+            self.replicas[other].compared.remove(&at);
         }
     }
 
     fn restored(&mut self, at: usize) {
-        let Some(backup) = self.copies[at].backup.clone() else { return };
+        let Some(backup) = self.replicas[at].backup.clone() else { return };
         self.replace(at, backup);
         self.start(at);
     }
@@ -293,22 +293,22 @@ impl World {
     fn lose_disk(&mut self, at: usize) {
         self.epochs += 1;
         self.replace(at, Disk::new(self.epochs));
-        self.copies[at].backup = None;
+        self.replicas[at].backup = None;
         self.start(at);
     }
 
     fn replace(&mut self, at: usize, disk: Disk) {
-        self.copies[at].disk = disk;
-        self.copies[at].restored = true;
+        self.replicas[at].disk = disk;
+        self.replicas[at].restored = true;
         self.restores.push((at, self.now));
     }
 
-    /// A client asks a copy to write or to delete; those of `mask` that are reached hear of it.
+    /// A client asks a replica to write or to delete; those of `mask` that are reached hear of it.
     fn write(&mut self, asked: usize, doc: u8, word: u64, deletes: bool, mask: u8) {
-        let there: Vec<usize> = (0..COPIES).filter(|at| *at == asked || self.reaches(asked, *at)).collect();
-        let witness = there.iter().copied().find(|at| self.copies[*at].in_sync).unwrap_or(there[0]);
-        let tree = self.copies[witness].disk.docs.get(&doc).cloned().unwrap_or_default();
-        let marker = self.copies[witness].disk.markers.get(&doc).filter(|_| self.broken != Broken::NoMarker);
+        let there: Vec<usize> = (0..REPLICAS).filter(|at| *at == asked || self.reaches(asked, *at)).collect();
+        let witness = there.iter().copied().find(|at| self.replicas[*at].in_sync).unwrap_or(there[0]);
+        let tree = self.replicas[witness].disk.docs.get(&doc).cloned().unwrap_or_default();
+        let marker = self.replicas[witness].disk.markers.get(&doc).filter(|_| self.broken != Broken::NoMarker);
         let marker = marker.map_or(Vec::new(), |marker| marker.path.clone());
         let before = match winner(&tree) {
             Some(rev) => path(&tree, rev),
@@ -325,7 +325,7 @@ impl World {
         self.acked.retain(|acked| acked.doc != doc || Some(acked.rev) != parent);
         let mut held = 0;
         for at in there.into_iter().filter(|at| *at == witness || mask & (1 << at) != 0) {
-            self.copies[at].disk.merge(doc, &path, deletes, (self.now, false));
+            self.replicas[at].disk.merge(doc, &path, deletes, (self.now, false));
             held += 1;
         }
         // The same words again are what was built upon, but where that is not known any more.
@@ -334,43 +334,43 @@ impl World {
             self.collected.get(&(doc, *rev)).is_some_and(|gone| made.is_none_or(|made| made <= gone))
         };
         let is_news = |(child, known): (&Rev, &Known)| known.parent == Some(rev) && !is_collected(child);
-        let is_old = |copy: &Copy| copy.disk.docs.get(&doc).is_some_and(|tree| tree.iter().any(is_news));
-        if !self.copies.iter().any(is_old) {
-            let by_majority = held * 2 > COPIES;
+        let is_old = |replica: &Replica| replica.disk.docs.get(&doc).is_some_and(|tree| tree.iter().any(is_news));
+        if !self.replicas.iter().any(is_old) {
+            let by_majority = held * 2 > REPLICAS;
             let again = self.collected.contains_key(&(doc, rev));
             self.acked.push(Acked { doc, rev, at: self.now, deleted: deletes, by_majority, again });
             self.made.insert((doc, rev), self.now);
         }
     }
 
-    /// A copy applies another one; answers whether that could be done.
+    /// A replica applies another one; answers whether that could be done.
     fn pull(&mut self, at: usize, from: usize) -> bool {
         if !self.reaches(at, from) {
             return false;
         }
-        let theirs = self.copies[from].disk.clone();
+        let theirs = self.replicas[from].disk.clone();
         let done = &theirs.collection_log.horizon;
         let goes_by_rules = self.broken != Broken::OldCopyIsRead;
-        self.copies[at].disk.collection_log.confirm_done(done);
-        let confirmed = self.copies[at].disk.collection_log.confirmed();
+        self.replicas[at].disk.collection_log.confirm_done(done);
+        let confirmed = self.replicas[at].disk.collection_log.confirmed();
         self.collect(at, done);
-        if !self.copies[at].disk.collection_log.promised().covers(done) && goes_by_rules {
+        if !self.replicas[at].disk.collection_log.promised().covers(done) && goes_by_rules {
             if !self.discard(at, done) {
                 return false;
             }
-            self.copies[at].disk.collection_log.adopt(done);
+            self.replicas[at].disk.collection_log.adopt(done);
         }
-        let (copy, now) = (&mut self.copies[at], self.now);
-        let own = &mut copy.disk;
+        let (replica, now) = (&mut self.replicas[at], self.now);
+        let own = &mut replica.disk;
         if !theirs.collection_log.promised().covers(&own.collection_log.horizon) && goes_by_rules {
-            // An old one: this copy misses nothing for that.
+            // An old one: this replica misses nothing for that.
             own.collection_log.note_read(&name(from), &confirmed);
             self.note_met(at, from);
             return false;
         }
         let lags_behind = !done.covers(&own.collection_log.horizon);
-        copy.told.insert(from);
-        let early = (0..COPIES).any(|other| other != at && !copy.told.contains(&other));
+        replica.told.insert(from);
+        let early = (0..REPLICAS).any(|other| other != at && !replica.told.contains(&other));
         if !early {
             own.all_known().for_each(|known| known.early = false);
         }
@@ -394,32 +394,32 @@ impl World {
         }
         own.collection_log.note_read(&name(from), &confirmed);
         self.collect(at, done);
-        self.copies[at].disk.markers.retain(|_, marker| {
+        self.replicas[at].disk.markers.retain(|_, marker| {
             if done.covers(&marker.horizon) {
                 marker.taken.insert(from);
             }
-            marker.taken.len() < COPIES
+            marker.taken.len() < REPLICAS
         });
         self.note_met(at, from);
         true
     }
 
     fn note_met(&mut self, at: usize, from: usize) {
-        self.copies[at].compared.insert(from);
-        if (0..COPIES).all(|other| !self.reaches(at, other) || self.copies[at].compared.contains(&other)) {
-            self.copies[at].in_sync = true;
+        self.replicas[at].compared.insert(from);
+        if (0..REPLICAS).all(|other| !self.reaches(at, other) || self.replicas[at].compared.contains(&other)) {
+            self.replicas[at].in_sync = true;
         }
     }
 
     fn collect(&mut self, at: usize, done: &Horizon) {
-        let (now, is_checked) = (self.now, !self.copies[at].restored && self.copies[at].off == 0);
+        let (now, is_checked) = (self.now, !self.replicas[at].restored && self.replicas[at].off == 0);
         let is_asked = |other: &usize| match self.broken {
             Broken::ForgetsUnread => false,
             Broken::ConfirmedByMajority => self.reaches(at, *other),
             _ => *other != at,
         };
-        let asked: Vec<String> = (0..COPIES).filter(is_asked).map(name).collect();
-        let disk = &mut self.copies[at].disk;
+        let asked: Vec<String> = (0..REPLICAS).filter(is_asked).map(name).collect();
+        let disk = &mut self.replicas[at].disk;
         loop {
             let Some((by, proposal)) = disk.collection_log.ready(done, &asked) else { return };
             let Proposal { round, tombstones, body, .. } = proposal.clone();
@@ -441,20 +441,20 @@ impl World {
         }
     }
 
-    /// Discards what all copies lack that know what was collected; answers whether that could be done.
+    /// Discards what all replicas lack that know what was collected; answers whether that could be done.
     fn discard(&mut self, at: usize, missed: &Horizon) -> bool {
         let broken = self.broken;
         let takes_back = |known: &Known| known.early && broken != Broken::KeepsTakenIn;
-        let opened = self.copies[at].disk.opened_at();
-        if opened == 0 && !self.copies[at].disk.all_known().any(|known| takes_back(known)) {
+        let opened = self.replicas[at].disk.opened_at();
+        if opened == 0 && !self.replicas[at].disk.all_known().any(|known| takes_back(known)) {
             return true;
         }
         let mut witnesses = Vec::new();
-        for other in (0..COPIES).filter(|other| *other != at) {
+        for other in (0..REPLICAS).filter(|other| *other != at) {
             if !self.reaches(at, other) {
                 return false;
             }
-            let collection_log = &self.copies[other].disk.collection_log;
+            let collection_log = &self.replicas[other].disk.collection_log;
             match collection_log.horizon.covers(missed) {
                 true => witnesses.push(other),
                 false if collection_log.promised().covers(missed) => return false,
@@ -465,8 +465,8 @@ impl World {
         if witnesses.is_empty() {
             return false;
         }
-        let disk = &self.copies[at].disk;
-        let points = witnesses.iter().filter_map(|witness| self.copies[*witness].disk.pulled.get(&at));
+        let disk = &self.replicas[at].disk;
+        let points = witnesses.iter().filter_map(|witness| self.replicas[*witness].disk.pulled.get(&at));
         let read = points.map(|(told, position)| read_up_to(&disk.epochs, told, *position)).max().unwrap_or(0);
         let until = match broken {
             Broken::GivesUpEverything => u64::MAX,
@@ -477,31 +477,31 @@ impl World {
         for (doc, tree) in &disk.docs {
             for leaf in leaves(tree) {
                 let is_old = tree[&leaf].seq <= until || takes_back(&tree[&leaf]);
-                if is_old && witnesses.iter().all(|other| self.copies[*other].disk.known(*doc, leaf).is_none()) {
+                if is_old && witnesses.iter().all(|other| self.replicas[*other].disk.known(*doc, leaf).is_none()) {
                     lacked.push((*doc, leaf));
                 }
             }
         }
-        lacked.into_iter().for_each(|(doc, leaf)| self.copies[at].disk.drop_leaf(doc, leaf));
+        lacked.into_iter().for_each(|(doc, leaf)| self.replicas[at].disk.drop_leaf(doc, leaf));
         true
     }
 
     fn look(&mut self) {
         let now = self.now;
-        self.copies.iter_mut().for_each(|copy| copy.disk.look(now + copy.off));
+        self.replicas.iter_mut().for_each(|replica| replica.disk.look(now + replica.off));
     }
 
-    /// A copy proposes to collect all tombstones that stand alone and are old enough; those of `mask` hear of what was
-    /// decided.
+    /// A replica proposes to collect all tombstones that stand alone and are old enough; those of `mask` hear of what
+    /// was decided.
     fn round(&mut self, by: usize, confirm: u8, mask: u8) {
-        let needed = if self.broken == Broken::ConfirmedByMajority { COPIES / 2 + 1 } else { COPIES };
+        let needed = if self.broken == Broken::ConfirmedByMajority { REPLICAS / 2 + 1 } else { REPLICAS };
         let there = |at: usize| at == by || self.reaches(by, at);
-        let all: Vec<usize> = (0..COPIES).filter(|at| there(*at) && self.copies[*at].in_sync).collect();
+        let all: Vec<usize> = (0..REPLICAS).filter(|at| there(*at) && self.replicas[*at].in_sync).collect();
         if all.len() < needed || !all.contains(&by) {
             return;
         }
         self.look();
-        let disk = &self.copies[by].disk;
+        let disk = &self.replicas[by].disk;
         let alone = |tree: &Tree| match *leaves(tree) {
             [leaf] if tree[&leaf].deleted && tree[&leaf].seq <= disk.aged => Some(leaf),
             _ => None,
@@ -521,7 +521,7 @@ impl World {
         let mut confirmed = Vec::new();
         for at in all {
             let is_lax = self.broken == Broken::ProposerKnowsAge;
-            let disk = &mut self.copies[at].disk;
+            let disk = &mut self.replicas[at].disk;
             let is_known =
                 |(doc, rev): &(u8, Rev)| disk.known(*doc, *rev).is_some_and(|known| known.seq <= disk.aged || is_lax);
             let knows_all = tombstones.iter().all(is_known);
@@ -533,33 +533,33 @@ impl World {
         if confirmed.len() < needed || !self.read_all(by, round, &confirmed) {
             return;
         }
-        let horizon = self.copies[by].disk.collection_log.horizon.with(&name(by), round);
+        let horizon = self.replicas[by].disk.collection_log.horizon.with(&name(by), round);
         self.collect(by, &horizon);
-        if !self.copies[by].disk.collection_log.horizon.covers(&horizon) {
+        if !self.replicas[by].disk.collection_log.horizon.covers(&horizon) {
             return;
         }
         self.collected.extend(gone.into_iter().map(|key| (key, self.now)));
-        for at in (0..COPIES).filter(|at| mask & (1 << at) != 0) {
+        for at in (0..REPLICAS).filter(|at| mask & (1 << at) != 0) {
             self.pull(at, by);
         }
     }
 
     /// Has all confirm a round once more, then reads them.
     fn read_all(&mut self, by: usize, round: Round, asked: &[usize]) -> bool {
-        let stands = asked.iter().all(|at| self.copies[*at].disk.collection_log.confirm(&name(by), round));
+        let stands = asked.iter().all(|at| self.replicas[*at].disk.collection_log.confirm(&name(by), round));
         if !stands || !asked.iter().all(|at| *at == by || self.pull(by, *at)) {
             return false;
         }
-        self.copies[by].disk.collection_log.open().get(&name(by)).is_some_and(|proposal| proposal.round == round)
+        self.replicas[by].disk.collection_log.open().get(&name(by)).is_some_and(|proposal| proposal.round == round)
     }
 
     fn read(&mut self, at: usize) {
-        let there: Vec<usize> = (0..COPIES).filter(|other| *other == at || self.reaches(at, *other)).collect();
+        let there: Vec<usize> = (0..REPLICAS).filter(|other| *other == at || self.reaches(at, *other)).collect();
         for from in &there {
-            let theirs = self.copies[*from].disk.clone();
+            let theirs = self.replicas[*from].disk.clone();
             for to in &there {
-                let Copy { disk, told, .. } = &mut self.copies[*to];
-                let early = (0..COPIES).any(|other| other != *to && !told.contains(&other));
+                let Replica { disk, told, .. } = &mut self.replicas[*to];
+                let early = (0..REPLICAS).any(|other| other != *to && !told.contains(&other));
                 let has_begun = !disk.collection_log.horizon.is_empty() || !disk.collection_log.open().is_empty();
                 if has_begun && self.broken != Broken::ReadsRepair {
                     continue;
@@ -575,25 +575,25 @@ impl World {
 
     fn act(&mut self, [what, at, doc, more]: [u8; 4]) {
         self.now += 1;
-        let copy = usize::from(at) % COPIES;
+        let replica = usize::from(at) % REPLICAS;
         match what {
-            0..=4 => self.write(copy, doc % 2, u64::from(more >> 4) % 2, false, more | 8),
-            5..=8 => self.write(copy, doc % 2, 0, true, more),
-            9..=11 => drop(self.pull(copy, usize::from(doc) % COPIES)),
+            0..=4 => self.write(replica, doc % 2, u64::from(more >> 4) % 2, false, more | 8),
+            5..=8 => self.write(replica, doc % 2, 0, true, more),
+            9..=11 => drop(self.pull(replica, usize::from(doc) % REPLICAS)),
             12 | 13 => self.settle(),
-            14 | 15 => self.round(copy, doc | (more & 0xf0) >> 4, more),
-            16 if more % 2 != 0 => self.restored(copy),
-            16 => self.copies[copy].backup = Some(self.copies[copy].disk.clone()),
-            17 => self.start(copy),
-            18 if more % 3 == 0 => self.cut((0..COPIES).collect()),
-            18 => self.cut((0..COPIES).filter(|other| *other != copy).collect()),
-            19 => self.read(copy),
-            20 if more % 4 == 0 => self.lose_disk(copy),
+            14 | 15 => self.round(replica, doc | (more & 0xf0) >> 4, more),
+            16 if more % 2 != 0 => self.restored(replica),
+            16 => self.replicas[replica].backup = Some(self.replicas[replica].disk.clone()),
+            17 => self.start(replica),
+            18 if more % 3 == 0 => self.cut((0..REPLICAS).collect()),
+            18 => self.cut((0..REPLICAS).filter(|other| *other != replica).collect()),
+            19 => self.read(replica),
+            20 if more % 4 == 0 => self.lose_disk(replica),
             20 => {}
             // One clock goes wrong, of all.
-            21 if self.copies.iter().any(|copy| copy.off != 0) => {}
-            21 => self.copies[copy].off = if more % 2 == 0 { AGE } else { -AGE },
-            // Time goes by, and every copy looks where it stands.
+            21 if self.replicas.iter().any(|replica| replica.off != 0) => {}
+            21 => self.replicas[replica].off = if more % 2 == 0 { AGE } else { -AGE },
+            // Time goes by, and every replica looks where it stands.
             _ => {
                 self.now += if what == 22 { i64::from(more % 4) } else { AGE };
                 self.look();
@@ -604,8 +604,8 @@ impl World {
     /// All that are there read each other, a few times.
     fn settle(&mut self) {
         for _ in 0..2 {
-            for at in 0..COPIES {
-                for from in 0..COPIES {
+            for at in 0..REPLICAS {
+                for from in 0..REPLICAS {
                     self.pull(at, from);
                 }
             }
@@ -613,18 +613,19 @@ impl World {
     }
 
     fn end(&mut self) -> Result<(), String> {
-        self.cut((0..COPIES).collect());
+        self.cut((0..REPLICAS).collect());
         (0..6).for_each(|_| self.settle());
-        for at in 0..COPIES {
-            for from in (0..COPIES).filter(|from| *from != at) {
+        for at in 0..REPLICAS {
+            for from in (0..REPLICAS).filter(|from| *from != at) {
                 if !self.pull(at, from) {
                     return Err(format!("{at} waits for {from}"));
                 }
             }
         }
-        let docs: Vec<BTreeMap<u8, Vec<Rev>>> = self.copies.iter().map(|copy| live_and_dead(&copy.disk)).collect();
+        let docs: Vec<BTreeMap<u8, Vec<Rev>>> =
+            self.replicas.iter().map(|replica| live_and_dead(&replica.disk)).collect();
         if docs.iter().any(|other| *other != docs[0]) {
-            return Err(format!("copies differ: {docs:?}"));
+            return Err(format!("replicas differ: {docs:?}"));
         }
         if !self.too_soon.is_empty() {
             return Err(format!("forgotten too soon: {:?}", self.too_soon));
@@ -634,10 +635,10 @@ impl World {
     }
 
     fn nothing_came_back(&self) -> Result<(), String> {
-        if self.copies.iter().all(|copy| copy.restored) {
+        if self.replicas.iter().all(|replica| replica.restored) {
             return Ok(());
         }
-        for (doc, tree) in &self.copies[0].disk.docs {
+        for (doc, tree) in &self.replicas[0].disk.docs {
             for leaf in leaves(tree).into_iter().filter(|leaf| !tree[leaf].deleted) {
                 let made = self.made.get(&(*doc, leaf));
                 let gone = self.collected.get(&(*doc, leaf));
@@ -652,15 +653,15 @@ impl World {
     fn nothing_was_lost(&self) -> Result<(), String> {
         for acked in self.acked.iter().filter(|acked| !acked.deleted) {
             let lost: BTreeSet<usize> =
-                self.restores.iter().filter(|(_, at)| *at >= acked.at).map(|(copy, _)| *copy).collect();
+                self.restores.iter().filter(|(_, at)| *at >= acked.at).map(|(replica, _)| *replica).collect();
             let is_safe = match acked.by_majority {
-                // A copy that was restored from a backup may have built upon the tombstone: the same words are what was
-                // deleted.
+                // A replica that was restored from a backup may have built upon the tombstone: the same words are what
+                // was deleted.
                 _ if acked.again => self.restores.is_empty(),
-                true => lost.len() <= COPIES / 2,
+                true => lost.len() <= REPLICAS / 2,
                 false => lost.is_empty(),
             };
-            let tree = self.copies[0].disk.docs.get(&acked.doc);
+            let tree = self.replicas[0].disk.docs.get(&acked.doc);
             let is_there = tree.is_some_and(|tree| tree.contains_key(&acked.rev) && !is_buried(tree, acked.rev));
             if is_safe && !is_there {
                 return Err(format!("{acked:?} is lost"));
@@ -721,20 +722,20 @@ proptest! {
 #[test]
 fn without_any_of_the_rules_something_comes_back_or_is_lost() {
     let (write, bury, settle, age) = ([0, 0, 0, 255], [5, 0, 0, 255], [12, 0, 0, 0], [23, 0, 0, 0]);
-    let (backup, restored) = (|copy: u8| [16, copy, 0, 0], |copy: u8| [16, copy, 0, 1]);
-    let cut = |copy: u8| [18, copy, 0, 1];
-    let round = |copy: u8| [15, copy, 7, 255];
-    // A document is there, a copy is kept, the document is deleted and collected.
-    let old_copy = |copy: u8| vec![write, settle, backup(copy), bury, settle, age, age, round(0), settle];
+    let (backup, restored) = (|replica: u8| [16, replica, 0, 0], |replica: u8| [16, replica, 0, 1]);
+    let cut = |replica: u8| [18, replica, 0, 1];
+    let round = |replica: u8| [15, replica, 7, 255];
+    // A document is there, a replica is kept, the document is deleted and collected.
+    let old_replica = |replica: u8| vec![write, settle, backup(replica), bury, settle, age, age, round(0), settle];
     let with = |before: Vec<[u8; 4]>, acts: &[[u8; 4]]| before.into_iter().chain(acts.iter().copied()).collect();
     let (alone, idle) = ([0, 2, 1, 255], [20, 0, 0, 1]);
     let cases: [(Broken, Vec<[u8; 4]>); 11] = [
         (Broken::ConfirmedByMajority, vec![write, settle, cut(2), bury, settle, age, age, round(0)]),
-        (Broken::OldCopyIsRead, with(old_copy(1), &[restored(1)])),
-        (Broken::GivesUpEverything, with(old_copy(2), &[cut(2), restored(2), alone])),
+        (Broken::OldCopyIsRead, with(old_replica(1), &[restored(1)])),
+        (Broken::GivesUpEverything, with(old_replica(2), &[cut(2), restored(2), alone])),
         // It starts once more: what it acknowledged alone was there then.
-        (Broken::GivesUpUnread, with(old_copy(2), &[cut(2), restored(2), alone, [17, 2, 0, 0]])),
-        // One copy of the time before the document, or empty, meets one of when it was there.
+        (Broken::GivesUpUnread, with(old_replica(2), &[cut(2), restored(2), alone, [17, 2, 0, 0]])),
+        // One replica of the time before the document, or empty, meets one of when it was there.
         (
             Broken::KeepsTakenIn,
             vec![
@@ -755,9 +756,9 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
                 [9, 1, 2, 0],
             ],
         ),
-        (Broken::KeepsTakenIn, with(old_copy(2), &[restored(2), [20, 1, 0, 0], [9, 1, 2, 0]])),
-        (Broken::ReadsRepair, with(old_copy(1), &[restored(1), [19, 0, 0, 0]])),
-        // The only one that had read the old copy since loses its disk.
+        (Broken::KeepsTakenIn, with(old_replica(2), &[restored(2), [20, 1, 0, 0], [9, 1, 2, 0]])),
+        (Broken::ReadsRepair, with(old_replica(1), &[restored(1), [19, 0, 0, 0]])),
+        // The only one that had read the old replica since loses its disk.
         (
             Broken::ForgetsUnread,
             vec![
@@ -781,7 +782,7 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
             Broken::NoMarker,
             vec![write, bury, age, age, [15, 2, 7, 0], cut(2), [0, 1, 0, 100], [5, 0, 0, 29], [0, 2, 0, 22]],
         ),
-        // A copy missed the deletion until just now.
+        // A replica missed the deletion until just now.
         (Broken::ProposerKnowsAge, vec![write, [5, 0, 0, 157], age, age, settle, [14, 2, 7, 255]]),
         // The proposer's clock jumps ahead.
         (

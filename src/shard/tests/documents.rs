@@ -137,7 +137,7 @@ async fn purged_leaves_go_with_their_changes_and_are_logged() {
 }
 
 #[tokio::test]
-async fn what_a_copy_gives_up_is_on_record_for_itself_only() {
+async fn what_a_replica_gives_up_is_on_record_for_itself_only() {
     let w = World::new().await;
     let mut revs = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -155,9 +155,9 @@ async fn what_a_copy_gives_up_is_on_record_for_itself_only() {
     assert_eq!(revs(w.shard.purges_to_tell(1, 2).await.unwrap()), [1, 0]);
 }
 
-/// The copy of a range that is being filled hears of a purge before it has the document.
+/// The replica of a range that is being filled hears of a purge before it has the document.
 #[tokio::test]
-async fn what_was_purged_on_its_way_to_a_copy_is_not_stored() {
+async fn what_was_purged_on_its_way_to_a_replica_is_not_stored() {
     let w = World::new().await;
     let brought = async |seen| {
         let edit = merge("a", path(&["1-a"]), false, "{}");
@@ -225,7 +225,7 @@ async fn shard_numbers_are_never_given_twice_and_dropped_shards_leave_nothing() 
     assert_eq!(w.shard.info().await, Err(crate::shard::ShardError::Dropped));
     drop_shard(&w.storage, SHARD).await.unwrap();
     resume_drops(&w.storage).await.unwrap();
-    let fresh = ShardCopy::open(&w.storage, SHARD).await.unwrap();
+    let fresh = ShardReplica::open(&w.storage, SHARD).await.unwrap();
     let gone = async || fresh.info().await.unwrap().update_seq == 0;
     while !gone().await {
         tokio::task::yield_now().await;
@@ -243,7 +243,7 @@ async fn the_planted_bug_loses_a_conflicting_leaf() {
     let planted = Planted::none().with(Bug::LoseSibling);
     let options = StorageOptions { planted, ..Default::default() };
     let storage = Storage::open(env, dir.path(), options).await.unwrap();
-    let shard = ShardCopy::open(&storage, SHARD).await.unwrap();
+    let shard = ShardReplica::open(&storage, SHARD).await.unwrap();
     for name in ["1-aa", "1-bb"] {
         shard.edit(vec![merge("a", path(&[name]), false, "{}")]).await.unwrap();
     }

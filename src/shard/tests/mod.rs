@@ -14,7 +14,7 @@ mod tombstone_collection;
 use std::sync::Arc;
 
 use super::{
-    Edit, EditAttachment, EditError, EditOp, Pace, RevPath, Revision, ShardCopy, ShardId, StoredRevision, Want,
+    Edit, EditAttachment, EditError, EditOp, Pace, RevPath, Revision, ShardId, ShardReplica, StoredRevision, Want,
 };
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
@@ -27,7 +27,7 @@ const SHARD: ShardId = ShardId(20);
 pub(super) struct World {
     dir: tempfile::TempDir,
     pub storage: Storage,
-    pub shard: ShardCopy,
+    pub shard: ShardReplica,
 }
 
 impl World {
@@ -68,7 +68,7 @@ impl World {
 }
 
 /// The lock of the directory goes with the last handle, which a background task may hold for a moment.
-async fn open(dir: &tempfile::TempDir) -> (Storage, ShardCopy) {
+async fn open(dir: &tempfile::TempDir) -> (Storage, ShardReplica) {
     let env = crate::world::tokio_host::env(tokio::runtime::Handle::current());
     let storage = loop {
         match Storage::open(env.clone(), dir.path(), StorageOptions { cache_bytes: 1 << 20, ..Default::default() })
@@ -79,7 +79,7 @@ async fn open(dir: &tempfile::TempDir) -> (Storage, ShardCopy) {
             Err(error) => panic!("{error}"),
         }
     };
-    let shard = ShardCopy::open(&storage, SHARD).await.unwrap();
+    let shard = ShardReplica::open(&storage, SHARD).await.unwrap();
     (storage, shard)
 }
 

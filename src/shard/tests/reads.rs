@@ -59,14 +59,14 @@ async fn lists_that_are_begun_together_are_read_to_their_ends() {
         page(Included("d1000"), Excluded("d2400"), false, 1100),
         page(Excluded("d2400"), Unbounded, true, 0),
     ];
-    let together = ShardCopy::lists(pages.iter().map(|page| (w.shard.clone(), page.clone())).collect()).await;
+    let together = ShardReplica::lists(pages.iter().map(|page| (w.shard.clone(), page.clone())).collect()).await;
     assert_eq!(together.len(), pages.len());
     for (rows, page) in together.into_iter().zip(pages) {
         let rows: Vec<String> = rows.unwrap().into_iter().map(|row| row.id.to_string()).collect();
         assert_eq!(rows, ids(&w, page).await);
     }
     w.shard.close();
-    let closed = ShardCopy::lists(vec![(w.shard.clone(), page(Unbounded, Unbounded, false, 1))]).await;
+    let closed = ShardReplica::lists(vec![(w.shard.clone(), page(Unbounded, Unbounded, false, 1))]).await;
     assert!(matches!(&closed[..], [Err(crate::shard::ShardError::Dropped)]));
 }
 

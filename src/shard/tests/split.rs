@@ -12,15 +12,15 @@ fn sorter() -> Sorter {
     Arc::new(|id: &DocId| CHILDREN[usize::from(id.as_str().ends_with(['1', '3', '5', '7', '9']))])
 }
 
-async fn children(world: &World) -> [ShardCopy; 2] {
+async fn children(world: &World) -> [ShardReplica; 2] {
     [
-        ShardCopy::open(&world.storage, CHILDREN[0]).await.unwrap(),
-        ShardCopy::open(&world.storage, CHILDREN[1]).await.unwrap(),
+        ShardReplica::open(&world.storage, CHILDREN[0]).await.unwrap(),
+        ShardReplica::open(&world.storage, CHILDREN[1]).await.unwrap(),
     ]
 }
 
 /// Takes over one page; answers whether it was the last one.
-async fn page(world: &World, children: &[ShardCopy; 2]) -> bool {
+async fn page(world: &World, children: &[ShardReplica; 2]) -> bool {
     let since = children[0].inherited().await.unwrap().min(children[1].inherited().await.unwrap());
     let legacy = Arc::new(world.shard.legacy(since).await.unwrap());
     for child in children {
@@ -29,22 +29,22 @@ async fn page(world: &World, children: &[ShardCopy; 2]) -> bool {
     legacy.is_last
 }
 
-async fn local(copy: &ShardCopy, name: &str) -> bool {
-    copy.local_get(&DocId::new(name)).await.unwrap().is_some()
+async fn local(replica: &ShardReplica, name: &str) -> bool {
+    replica.local_get(&DocId::new(name)).await.unwrap().is_some()
 }
 
-async fn set_local(copy: &ShardCopy, name: &str, there: bool) {
+async fn set_local(replica: &ShardReplica, name: &str, there: bool) {
     let document = there.then(|| LocalDocument { rev: 1, body: "{}".into() });
-    copy.local_set(&DocId::new(name), document, 1, false).await.unwrap();
+    replica.local_set(&DocId::new(name), document, 1, false).await.unwrap();
 }
 
-async fn feed(copy: &ShardCopy, since: u64) -> Vec<(u64, String)> {
-    let page = copy.changes(since, Direction::Forward, 10_000).await.unwrap();
+async fn feed(replica: &ShardReplica, since: u64) -> Vec<(u64, String)> {
+    let page = replica.changes(since, Direction::Forward, 10_000).await.unwrap();
     page.rows.into_iter().map(|row| (row.seq, row.id.as_str().to_owned())).collect()
 }
 
 #[tokio::test]
-async fn both_child_shards_have_between_them_what_the_copy_had_under_the_same_sequences() {
+async fn both_child_shards_have_between_them_what_the_replica_had_under_the_same_sequences() {
     let world = World::new().await;
     let mut revs = Vec::new();
     for n in 0..250 {
@@ -99,7 +99,7 @@ async fn both_child_shards_have_between_them_what_the_copy_had_under_the_same_se
     assert!(world.winner("d9").await.is_some(), "it can still be read");
 }
 
-/// A child shard hears of purges from the log of the old copy only.
+/// A child shard hears of purges from the log of the old replica only.
 #[tokio::test]
 async fn a_document_purged_and_compacted_during_a_split_does_not_come_back() {
     let world = World::new().await;
@@ -123,12 +123,12 @@ async fn a_document_purged_and_compacted_during_a_split_does_not_come_back() {
     for child in &children {
         let names: Vec<String> = feed(child, 0).await.into_iter().map(|(_, id)| id).collect();
         assert!(["d1", "d2", "d3", "d4"].iter().all(|gone| !names.iter().any(|id| id == gone)), "{names:?}");
-        assert_eq!(child.state().await.unwrap().purge_floor, 1, "what the old copy has no record of");
+        assert_eq!(child.state().await.unwrap().purge_floor, 1, "what the old replica has no record of");
     }
 }
 
 #[tokio::test]
-async fn a_copy_with_much_left_is_not_ended() {
+async fn a_replica_with_much_left_is_not_ended() {
     let world = World::new().await;
     for n in 0..150 {
         world.put(&format!("d{n}"), None, "{}").await.unwrap();

@@ -143,13 +143,13 @@ proptest! {
     }
 }
 
-/// A second copy beside that of `w`.
-async fn second(w: &World) -> ShardCopy {
-    ShardCopy::open(&w.storage, ShardId(21)).await.unwrap()
+/// A second replica beside that of `w`.
+async fn second(w: &World) -> ShardReplica {
+    ShardReplica::open(&w.storage, ShardId(21)).await.unwrap()
 }
 
 #[tokio::test]
-async fn copies_with_the_same_leaves_have_the_same_digest_whatever_the_order_of_writes() {
+async fn replicas_with_the_same_leaves_have_the_same_digest_whatever_the_order_of_writes() {
     let w = World::new().await;
     let other = second(&w).await;
     let names = |n: usize| [format!("2-b{n}"), format!("1-a{n}")];
@@ -167,7 +167,7 @@ async fn copies_with_the_same_leaves_have_the_same_digest_whatever_the_order_of_
         let short = merge(&format!("d{n}"), path(&[&names(n)[0]]), n.is_multiple_of(7), "{}");
         other.edit(vec![conflict, short]).await.unwrap();
     }
-    let digest = async |copy: &ShardCopy| copy.summary(ALL.0, ALL.1).await.unwrap();
+    let digest = async |replica: &ShardReplica| replica.summary(ALL.0, ALL.1).await.unwrap();
     assert_eq!(digest(&w.shard).await, digest(&other).await);
     assert_eq!(w.shard.split(ALL.0, ALL.1, 9).await.unwrap(), other.split(ALL.0, ALL.1, 9).await.unwrap());
     other.edit(vec![merge("d77", path(&["2-x", "1-c"]), true, "{}")]).await.unwrap();
@@ -274,13 +274,13 @@ async fn attachments_are_part_of_a_documents_digest() {
     let storage = Storage::open(env, dir.path(), options).await.unwrap();
     let mut digests = Vec::new();
     for (shard, content) in [(30, "one"), (31, "one"), (32, "two")] {
-        let copy = ShardCopy::open(&storage, ShardId(shard)).await.unwrap();
-        let mut writer = copy.stage(crate::storage::StageMode::Plain);
+        let replica = ShardReplica::open(&storage, ShardId(shard)).await.unwrap();
+        let mut writer = replica.stage(crate::storage::StageMode::Plain);
         writer.write(bytes::Bytes::from(content)).await.unwrap();
         let new = EditAttachment::New(writer.finish().await.unwrap().attachment("f", "x/y", 1));
         let edit = Edit { attachments: vec![new], ..merge("a", path(&["1-a"]), false, "{}") };
-        copy.edit(vec![edit]).await.unwrap().remove(0).unwrap();
-        digests.push(copy.summary(ALL.0, ALL.1).await.unwrap().digest);
+        replica.edit(vec![edit]).await.unwrap().remove(0).unwrap();
+        digests.push(replica.summary(ALL.0, ALL.1).await.unwrap().digest);
     }
     assert!(digests[0] == digests[1] && digests[1] != digests[2]);
 }

@@ -105,9 +105,9 @@ async fn what_is_done_elsewhere_is_collected_once_all_others_were_read_since_all
     assert!(!is_there(&world, "a").await);
 }
 
-/// Nobody tells of the decision again: the copy that decided it may be read for the next time much later.
+/// Nobody tells of the decision again: the replica that decided it may be read for the next time much later.
 #[tokio::test]
-async fn what_was_decided_before_the_last_other_copy_was_read_is_collected_when_that_copy_was_read() {
+async fn what_was_decided_before_the_last_other_replica_was_read_is_collected_when_that_replica_was_read() {
     let world = World::new().await;
     let tombstone = buried(&world, "a").await;
     propose(&world, 1, vec![tombstone]).await;
@@ -157,7 +157,7 @@ async fn a_large_round_is_collected_in_steps() {
 }
 
 #[tokio::test]
-async fn a_copy_that_comes_later_takes_over_what_is_written_down() {
+async fn a_replica_that_comes_later_takes_over_what_is_written_down() {
     let (world, other) = (World::new().await, World::new().await);
     let tombstone = buried(&world, "a").await;
     propose(&world, 1, vec![tombstone.clone()]).await;
@@ -171,7 +171,7 @@ async fn a_copy_that_comes_later_takes_over_what_is_written_down() {
 }
 
 #[tokio::test]
-async fn a_copy_that_comes_later_builds_upon_what_was_collected_too() {
+async fn a_replica_that_comes_later_builds_upon_what_was_collected_too() {
     let (world, other) = (World::new().await, World::new().await);
     let horizon = collect_some(&world).await;
     other.put("b", None, r#"{"v":2}"#).await.unwrap();
@@ -234,7 +234,7 @@ async fn what_was_read_before_something_was_collected_comes_too_late() {
 }
 
 #[tokio::test]
-async fn a_restored_copy_gives_up_leaves_and_counts_rounds_as_done() {
+async fn a_restored_replica_gives_up_leaves_and_counts_rounds_as_done() {
     let world = World::new().await;
     let live = world.put("a", None, "{}").await.unwrap();
     world.shard.drop_leaves(vec![(DocId::new("a"), live)]).await.unwrap();
@@ -246,20 +246,20 @@ async fn a_restored_copy_gives_up_leaves_and_counts_rounds_as_done() {
 }
 
 #[tokio::test]
-async fn child_shards_have_collected_what_their_copy_had() {
+async fn child_shards_have_collected_what_their_replica_had() {
     let world = World::new().await;
     let horizon = collect_some(&world).await;
     let children = [ShardId(30), ShardId(31)];
     let sorter: super::super::Sorter = Arc::new(move |id: &DocId| children[usize::from(id.as_str() == "b")]);
-    let open = |shard| ShardCopy::open(&world.storage, shard);
-    let copies = [open(children[0]).await.unwrap(), open(children[1]).await.unwrap()];
-    assert!(world.shard.hand_over(copies.clone(), sorter, |_| Ok(Ok(()))).await.unwrap());
-    for copy in &copies {
-        let state = copy.state().await.unwrap();
+    let open = |shard| ShardReplica::open(&world.storage, shard);
+    let replicas = [open(children[0]).await.unwrap(), open(children[1]).await.unwrap()];
+    assert!(world.shard.hand_over(replicas.clone(), sorter, |_| Ok(Ok(()))).await.unwrap());
+    for replica in &replicas {
+        let state = replica.state().await.unwrap();
         assert_eq!((state.rounds, state.markers), (2, 1));
-        assert_eq!(copy.told().await.unwrap().done, horizon);
+        assert_eq!(replica.told().await.unwrap().done, horizon);
     }
-    let again = copies[1].edit(vec![interactive("b", None, false, "{}")]).await.unwrap().remove(0).unwrap();
+    let again = replicas[1].edit(vec![interactive("b", None, false, "{}")]).await.unwrap().remove(0).unwrap();
     assert_eq!(again.pos, 3);
 }
 

@@ -289,7 +289,7 @@ impl SimDisk {
         Ok(dirty)
     }
 
-    /// A copy of everything that the process sees now.
+    /// A replica of everything that the process sees now.
     pub fn image(&self) -> DiskImage {
         DiskImage(lock(&self.state).names.image())
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::shard::ShardError;
 
 /// An operation on one replica, with the type of its answer.
@@ -14,5 +14,5 @@ pub(in crate::coordinator) trait ReplicaCall: Send {
 /// An operation that a replica answers by itself, the same to its own node and to another one.
 pub(in crate::coordinator) trait PlainCall: ReplicaCall {
     /// Carries it out on a replica of this node.
-    fn on(self, copy: &OwnCopy) -> impl Future<Output = Result<Self::Answer, ShardError>> + Send;
+    fn on(self, replica: &OwnReplica) -> impl Future<Output = Result<Self::Answer, ShardError>> + Send;
 }

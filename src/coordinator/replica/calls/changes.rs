@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
-use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::shard::{ChangesPage, ShardError, ShardInfo, Times};
 
@@ -13,8 +13,8 @@ use crate::shard::{ChangesPage, ShardError, ShardInfo, Times};
 pub(in crate::coordinator) struct Changes(pub ChangesCall);
 
 impl PlainCall for Changes {
-    async fn on(self, copy: &OwnCopy) -> Result<ChangesPage, ShardError> {
-        copy.changes(self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<ChangesPage, ShardError> {
+        replica.changes(self.0).await
     }
 }
 
@@ -23,9 +23,9 @@ impl PlainCall for Changes {
 pub(in crate::coordinator) struct Info;
 
 impl PlainCall for Info {
-    async fn on(self, copy: &OwnCopy) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
-        let info = copy.shard.info().await?;
-        Ok((info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() }))
+    async fn on(self, replica: &OwnReplica) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
+        let info = replica.shard.info().await?;
+        Ok((info, ReplicaPosition { position: info.update_seq, ..replica.replica_position() }))
     }
 }
 
@@ -40,8 +40,8 @@ pub(in crate::coordinator) struct Wait {
 pub(in crate::coordinator) struct Resume(pub Vec<SeqEntry>);
 
 impl PlainCall for Resume {
-    async fn on(self, copy: &OwnCopy) -> Result<u64, ShardError> {
-        copy.resume(&self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<u64, ShardError> {
+        replica.resume(&self.0).await
     }
 }
 
@@ -50,8 +50,8 @@ impl PlainCall for Resume {
 pub(in crate::coordinator) struct TimesOf;
 
 impl PlainCall for TimesOf {
-    async fn on(self, copy: &OwnCopy) -> Result<Times, ShardError> {
-        copy.shard.times().await
+    async fn on(self, replica: &OwnReplica) -> Result<Times, ShardError> {
+        replica.shard.times().await
     }
 }
 
@@ -60,8 +60,8 @@ impl PlainCall for TimesOf {
 pub(in crate::coordinator) struct ClearTimes;
 
 impl PlainCall for ClearTimes {
-    async fn on(self, copy: &OwnCopy) -> Result<(), ShardError> {
-        copy.shard.clear_times().await
+    async fn on(self, replica: &OwnReplica) -> Result<(), ShardError> {
+        replica.shard.clear_times().await
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
 use crate::coordinator::replica::message::{IdRange, SyncPoint, TakenIn};
-use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::Held;
 use crate::shard::ShardError;
@@ -30,8 +30,8 @@ pub(in crate::coordinator) struct Digests(pub IdRange, pub u64);
 pub(in crate::coordinator) struct SetSyncPoint(pub SyncPoint);
 
 impl PlainCall for SetSyncPoint {
-    async fn on(self, copy: &OwnCopy) -> Result<(), ShardError> {
-        sync_points::note(&copy.shard, self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<(), ShardError> {
+        sync_points::note(&replica.shard, self.0).await
     }
 }
 
@@ -40,8 +40,8 @@ impl PlainCall for SetSyncPoint {
 pub(in crate::coordinator) struct Epochs;
 
 impl PlainCall for Epochs {
-    async fn on(self, copy: &OwnCopy) -> Result<Vec<(u64, u64)>, ShardError> {
-        Ok(copy.epochs.list())
+    async fn on(self, replica: &OwnReplica) -> Result<Vec<(u64, u64)>, ShardError> {
+        Ok(replica.epochs.list())
     }
 }
 
@@ -50,8 +50,8 @@ impl PlainCall for Epochs {
 pub(in crate::coordinator) struct TakenInOf(pub String);
 
 impl PlainCall for TakenInOf {
-    async fn on(self, copy: &OwnCopy) -> Result<TakenIn, ShardError> {
-        sync_points::taken_in(&copy.shard, &self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<TakenIn, ShardError> {
+        sync_points::taken_in(&replica.shard, &self.0).await
     }
 }
 
@@ -60,8 +60,8 @@ impl PlainCall for TakenInOf {
 pub(in crate::coordinator) struct PurgesShared(pub Vec<(u64, u64)>);
 
 impl PlainCall for PurgesShared {
-    async fn on(self, copy: &OwnCopy) -> Result<Option<u64>, ShardError> {
-        Ok(copy.epochs.purges_shared(&self.0))
+    async fn on(self, replica: &OwnReplica) -> Result<Option<u64>, ShardError> {
+        Ok(replica.epochs.purges_shared(&self.0))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
-use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::document::id::DocId;
 use crate::shard::{ListPage, ShardError, Summary, Want};
 use crate::storage::Direction;
@@ -30,8 +30,8 @@ pub(in crate::coordinator) struct List(pub ListPage);
 pub(in crate::coordinator) struct SummaryOf(pub Bound<DocId>, pub Bound<DocId>);
 
 impl PlainCall for SummaryOf {
-    async fn on(self, copy: &OwnCopy) -> Result<Summary, ShardError> {
-        copy.shard.summary(self.0, self.1).await
+    async fn on(self, replica: &OwnReplica) -> Result<Summary, ShardError> {
+        replica.shard.summary(self.0, self.1).await
     }
 }
 
@@ -45,7 +45,7 @@ pub(in crate::coordinator) struct Select {
 }
 
 impl PlainCall for Select {
-    async fn on(self, copy: &OwnCopy) -> Result<Option<DocId>, ShardError> {
-        copy.shard.select(self.start, self.end, self.direction, self.place).await
+    async fn on(self, replica: &OwnReplica) -> Result<Option<DocId>, ShardError> {
+        replica.shard.select(self.start, self.end, self.direction, self.place).await
     }
 }

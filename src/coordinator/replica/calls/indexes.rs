@@ -246,7 +246,8 @@ impl TryFrom<SearchError> for SearchRefusal {
 /// Why a view could not be used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) enum ViewFailure {
-    Copy(WireError),
+    #[serde(rename = "Copy")]
+    Replica(WireError),
     Script(ScriptError),
     Stopped,
     // To nodes that know of states that are held.
@@ -265,7 +266,7 @@ impl From<IndexError> for ViewFailure {
                 ViewFailure::Script(ScriptError::Thrown { error: "misfit".to_owned(), reason: reason.into() })
             }
             IndexError::Script(error) => ViewFailure::Script(error),
-            IndexError::Shard(error) => ViewFailure::Copy(error.into()),
+            IndexError::Shard(error) => ViewFailure::Replica(error.into()),
             IndexError::StateGone => ViewFailure::StateGone,
             IndexError::StatesFull => ViewFailure::StatesFull,
             IndexError::Stopped => ViewFailure::Stopped,
@@ -275,14 +276,14 @@ impl From<IndexError> for ViewFailure {
 
 impl From<ShardError> for ViewFailure {
     fn from(error: ShardError) -> ViewFailure {
-        ViewFailure::Copy(error.into())
+        ViewFailure::Replica(error.into())
     }
 }
 
 impl From<ViewFailure> for IndexError {
     fn from(failure: ViewFailure) -> IndexError {
         match failure {
-            ViewFailure::Copy(error) => IndexError::Shard(error.into()),
+            ViewFailure::Replica(error) => IndexError::Shard(error.into()),
             ViewFailure::Script(error) => IndexError::Script(error),
             ViewFailure::StateGone => IndexError::StateGone,
             ViewFailure::StatesFull => IndexError::StatesFull,

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
-use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::document::id::DocId;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::Direction;
@@ -15,8 +15,8 @@ use crate::storage::Direction;
 pub(in crate::coordinator) struct Local(pub DocId);
 
 impl PlainCall for Local {
-    async fn on(self, copy: &OwnCopy) -> Result<Option<LocalRegister>, ShardError> {
-        copy.shard.local_register(&self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<Option<LocalRegister>, ShardError> {
+        replica.shard.local_register(&self.0).await
     }
 }
 
@@ -44,8 +44,8 @@ pub(in crate::coordinator) struct LocalSet {
 pub(in crate::coordinator) struct LocalMerge(pub Vec<(DocId, LocalRegister)>);
 
 impl PlainCall for LocalMerge {
-    async fn on(self, copy: &OwnCopy) -> Result<Vec<Stamp>, ShardError> {
-        copy.shard.local_merge(self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<Vec<Stamp>, ShardError> {
+        replica.shard.local_merge(self.0).await
     }
 }
 

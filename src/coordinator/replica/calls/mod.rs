@@ -1,9 +1,10 @@
 //! Calls between nodes about one replica of a shard: the table of operations, each with the type of its answer.
 //!
 //! An operation is a struct in the file of its group and one line of the table below. A node sends it with
-//! [`RemoteCopy::ask`](super::remote::RemoteCopy::ask), which knows the type of the answer by it; the node that holds
-//! the replica answers in `node/serve.rs`, where the compiler holds the answer against the same type. An operation that
-//! a replica answers by itself is a [`PlainCall`], and is carried out the same way on this node and for another one.
+//! [`RemoteReplica::ask`](super::remote::RemoteReplica::ask), which knows the type of the answer by it; the node that
+//! holds the replica answers in `node/serve.rs`, where the compiler holds the answer against the same type. An
+//! operation that a replica answers by itself is a [`PlainCall`], and is carried out the same way on this node and for
+//! another one.
 //!
 //! Names of operations and of their fields are the wire format (see the test below): a renamed one keeps its old name
 //! in a `serde` attribute. A node that does not know an operation refuses it
@@ -24,7 +25,7 @@ mod purges;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::message::{CopyStatus, Refusal, ReplicaPosition, TakenIn};
+use crate::coordinator::replica::message::{Refusal, ReplicaPosition, StatusReport, TakenIn};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
@@ -57,7 +58,7 @@ pub use indexes::{IndexSize, SearchRefusal};
 pub(in crate::coordinator) use locals::{Local, LocalList, LocalMerge, LocalRegisters, LocalSet};
 pub(in crate::coordinator) use purges::{Purge, PurgeInfos};
 
-/// Defines [`CopyOp`] of a table: operations without content, then those with content.
+/// Defines [`ReplicaOp`] of a table: operations without content, then those with content.
 macro_rules! table {
     (
         bare { $($(#[$unit_note:meta])* $unit:ident => $unit_answer:ty,)* }
@@ -65,15 +66,15 @@ macro_rules! table {
     ) => {
         /// What is asked of a replica.
         #[derive(Debug, Serialize, Deserialize)]
-        pub(in crate::coordinator) enum CopyOp {
+        pub(in crate::coordinator) enum ReplicaOp {
             $($(#[$unit_note])* $unit,)*
             $($(#[$note])* $name($call),)*
         }
 
         $(
-            impl From<$unit> for CopyOp {
-                fn from(_: $unit) -> CopyOp {
-                    CopyOp::$unit
+            impl From<$unit> for ReplicaOp {
+                fn from(_: $unit) -> ReplicaOp {
+                    ReplicaOp::$unit
                 }
             }
 
@@ -82,9 +83,9 @@ macro_rules! table {
             }
         )*
         $(
-            impl From<$call> for CopyOp {
-                fn from(call: $call) -> CopyOp {
-                    CopyOp::$name(call)
+            impl From<$call> for ReplicaOp {
+                fn from(call: $call) -> ReplicaOp {
+                    ReplicaOp::$name(call)
                 }
             }
 
@@ -102,7 +103,7 @@ table! {
         DesignVersion => u64,
         Epochs => Vec<(u64, u64)>,
         Info => (ShardInfo, ReplicaPosition),
-        Status => CopyStatus,
+        Status => StatusReport,
         TimesOf => Times,
     }
     with {
@@ -154,19 +155,19 @@ table! {
     }
 }
 
-impl CopyOp {
+impl ReplicaOp {
     /// Whether a call that comes again is answered as before, for done twice it would be answered otherwise: an edit is
     /// in conflict with itself, a purge finds nothing any more. The caller counts or shows the answer for all of the
     /// range that it names, which must be one of the map as it is here.
     pub fn is_done_once(&self) -> bool {
-        matches!(self, CopyOp::Decide(_) | CopyOp::LocalSet(_) | CopyOp::Purge(_))
+        matches!(self, ReplicaOp::Decide(_) | ReplicaOp::LocalSet(_) | ReplicaOp::Purge(_))
     }
 
     /// Bytes that the answer is expected to have, where that is known; else 0. So much is asked for of a document that
     /// is known to be as large.
     pub fn expected_bytes(&self) -> usize {
         match self {
-            CopyOp::FetchSome(FetchSome { bytes, .. }) if *bytes > limits::FETCH_BYTES as u64 => {
+            ReplicaOp::FetchSome(FetchSome { bytes, .. }) if *bytes > limits::FETCH_BYTES as u64 => {
                 usize::try_from(*bytes).unwrap_or(usize::MAX)
             }
             _ => 0,
@@ -175,25 +176,25 @@ impl CopyOp {
 
     /// Whether it brings what a client changed.
     pub fn is_edit(&self) -> bool {
-        self.is_done_once() || matches!(self, CopyOp::Merge(Merge { repair: false, .. }) | CopyOp::LocalMerge(_))
+        self.is_done_once() || matches!(self, ReplicaOp::Merge(Merge { repair: false, .. }) | ReplicaOp::LocalMerge(_))
     }
 
-    /// Whether its answers may be counted: the one that does must know where copies are.
+    /// Whether its answers may be counted: the one that does must know where replicas are.
     pub fn is_counted(&self) -> bool {
-        self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::FetchSome(_) | CopyOp::Local(_))
+        self.is_edit() || matches!(self, ReplicaOp::Fetch(_) | ReplicaOp::FetchSome(_) | ReplicaOp::Local(_))
     }
 
     /// Whether it is about bytes on their way, which stay where they were sent to.
     pub fn is_of_upload(&self) -> bool {
-        matches!(self, CopyOp::Blob(_) | CopyOp::StageWrite(_) | CopyOp::StageFinish(_))
+        matches!(self, ReplicaOp::Blob(_) | ReplicaOp::StageWrite(_) | ReplicaOp::StageFinish(_))
     }
 
-    /// The document that it is about: the copy that it goes to is the one that has that.
+    /// The document that it is about: the replica that it goes to is the one that has that.
     pub fn document(&self) -> Option<&DocId> {
         match self {
-            CopyOp::Local(Local(id)) | CopyOp::LocalSet(LocalSet { id, .. }) => Some(id),
-            CopyOp::LocalMerge(LocalMerge(registers)) if registers.len() == 1 => Some(&registers[0].0),
-            CopyOp::Purge(Purge(items)) if items.len() == 1 => Some(&items[0].0),
+            ReplicaOp::Local(Local(id)) | ReplicaOp::LocalSet(LocalSet { id, .. }) => Some(id),
+            ReplicaOp::LocalMerge(LocalMerge(registers)) if registers.len() == 1 => Some(&registers[0].0),
+            ReplicaOp::Purge(Purge(items)) if items.len() == 1 => Some(&items[0].0),
             _ => None,
         }
     }
@@ -201,7 +202,7 @@ impl CopyOp {
 
 /// A call of a replica as it travels.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct CopyCall {
+pub(in crate::coordinator) struct ReplicaRequest {
     /// The database's name.
     pub db: String,
     /// Which of the databases that had this name.
@@ -209,17 +210,17 @@ pub(in crate::coordinator) struct CopyCall {
     /// The version of the map that the caller knows.
     #[serde(default)]
     pub version: u64,
-    /// Whether the caller counts the answers of copies by that map.
+    /// Whether the caller counts the answers of replicas by that map.
     #[serde(default)]
     pub counted: bool,
     /// The number of the range.
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
     pub id: u64,
-    /// What the asked copy must have collected for its answer to be of use; `None`: anything.
+    /// What the asked replica must have collected for its answer to be of use; `None`: anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<Horizon>,
-    pub op: CopyOp,
+    pub op: ReplicaOp,
 }
 
 #[cfg(test)]
@@ -241,10 +242,10 @@ mod tests {
         let rev = Revision::parse("3-x").unwrap();
         let op = Fetch(vec![(DocId::new("a"), Want::Revision(rev)), (DocId::new("b"), Want::Tree)]).into();
         let (db, instance) = ("d".to_owned(), "i".to_owned());
-        let call = CopyCall { db, instance, version: 1, counted: true, range: 3, id: 9, horizon: None, op };
-        let read: CopyCall = decode(&encode(&call)).unwrap();
+        let call = ReplicaRequest { db, instance, version: 1, counted: true, range: 3, id: 9, horizon: None, op };
+        let read: ReplicaRequest = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
-        assert!(decode::<CopyCall>(b"\x93junk").is_err());
+        assert!(decode::<ReplicaRequest>(b"\x93junk").is_err());
     }
 
     /// The operations as they are written on the wire since version 6, some of them since a later one, without the
@@ -376,11 +377,11 @@ mod tests {
         let purges = || vec![(DocId::new("a"), vec![Revision::parse("1-x").unwrap()])];
         let design = || (DocId::new("_design/d"), Bytes::from_static(b"{}"));
         let written_view = |op| Written::View(WrittenView { design: design(), signature: [7; 16], op });
-        let view = |op| CopyOp::from(View(Box::new(ViewCall { design: design(), signature: [7; 16], op })));
-        let collect = |call: CollectionCall| CopyOp::from(Collect(Box::new(call)));
+        let view = |op| ReplicaOp::from(View(Box::new(ViewCall { design: design(), signature: [7; 16], op })));
+        let collect = |call: CollectionCall| ReplicaOp::from(Collect(Box::new(call)));
         let (mode, data) = (|| StageMode::Compress(8), || Bytes::from_static(b"bytes"));
         let (repair, limit, bytes, by) = (true, 10, 99, 4);
-        let pairs: Vec<(Written, CopyOp)> = vec![
+        let pairs: Vec<(Written, ReplicaOp)> = vec![
             (Written::Fetch(wants()), Fetch(wants()).into()),
             (Written::FetchSome { wants: wants(), bytes }, FetchSome { wants: wants(), bytes }.into()),
             (Written::List(page()), List(page()).into()),
@@ -449,7 +450,7 @@ mod tests {
         ];
         for (written, op) in pairs {
             assert_eq!(encode(&written), encode(&op), "{op:?}");
-            assert_eq!(format!("{:?}", decode::<CopyOp>(&encode(&written))), format!("{:?}", Ok::<_, String>(op)));
+            assert_eq!(format!("{:?}", decode::<ReplicaOp>(&encode(&written))), format!("{:?}", Ok::<_, String>(op)));
         }
     }
 
@@ -461,10 +462,10 @@ mod tests {
             Mood(Vec<(u64, u64)>),
         }
         for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
-            let why = decode::<CopyOp>(&encode(&op)).unwrap_err();
+            let why = decode::<ReplicaOp>(&encode(&op)).unwrap_err();
             assert!(is_of_later_build(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
         }
-        assert!(matches!(decode(&encode(&Newer::Status)), Ok(CopyOp::Status)));
+        assert!(matches!(decode(&encode(&Newer::Status)), Ok(ReplicaOp::Status)));
         assert!(!is_of_later_build(&ShardError::NotExecuted("n1@h is down".to_owned())));
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
-use crate::coordinator::replica::own_copy::OwnCopy;
+use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::shard::ShardError;
@@ -13,8 +13,8 @@ use crate::shard::ShardError;
 pub(in crate::coordinator) struct Purge(pub Vec<(DocId, Vec<Revision>)>);
 
 impl PlainCall for Purge {
-    async fn on(self, copy: &OwnCopy) -> Result<Vec<Vec<Revision>>, ShardError> {
-        copy.shard.purge(self.0).await
+    async fn on(self, replica: &OwnReplica) -> Result<Vec<Vec<Revision>>, ShardError> {
+        replica.shard.purge(self.0).await
     }
 }
 

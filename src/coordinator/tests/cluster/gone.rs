@@ -1,6 +1,6 @@
 //! Nodes that never come back, and moves that cannot end because of them.
 
-use super::super::convergence::{copy, plant};
+use super::super::convergence::{plant, replica};
 use super::moves::still;
 use super::*;
 use crate::coordinator::rebalance::moves::MapEdit;
@@ -12,7 +12,7 @@ use crate::shard::{Pace, ShardError};
 
 const WHOLE: &str = "00000000-ffffffff";
 
-/// A database of one range on a cluster, the nodes that hold its copies in order, and those that do not.
+/// A database of one range on a cluster, the nodes that hold its replicas in order, and those that do not.
 async fn one_range(nodes: usize, n: u32) -> (Cluster, Vec<usize>, Vec<usize>) {
     let cluster = Cluster::new(nodes).await;
     cluster.create(0, 1, n).await.unwrap();
@@ -37,7 +37,7 @@ fn names(cluster: &Cluster, nodes: &[usize]) -> BTreeSet<String> {
     nodes.iter().map(|at| cluster.network.names[*at].clone()).collect()
 }
 
-/// Waits until no copy is on its way and the only range is held by just these nodes, as the first of them sees it.
+/// Waits until no replica is on its way and the only range is held by just these nodes, as the first of them sees it.
 async fn held_by(cluster: &Cluster, nodes: &[usize]) {
     let db = cluster.db(nodes[0]);
     eventually(|| async {
@@ -47,15 +47,15 @@ async fn held_by(cluster: &Cluster, nodes: &[usize]) {
     .await;
 }
 
-/// An edit of the map as it is known on a node, which leaves all copies of its only range where they are.
+/// An edit of the map as it is known on a node, which leaves all replicas of its only range where they are.
 fn edit_of(db: &Arc<Database>) -> MapEdit {
     let (range, nodes) = db.shards().remove(0);
-    let copies = [(range, nodes.into_iter().collect())].into();
-    MapEdit { version: db.map_version().0, copies, moves: None }
+    let replicas = [(range, nodes.into_iter().collect())].into();
+    MapEdit { version: db.map_version().0, replicas, moves: None }
 }
 
 #[tokio::test]
-async fn a_range_with_more_copies_than_the_others_waits_for_a_majority_of_its_own() {
+async fn a_range_with_more_replicas_than_the_others_waits_for_a_majority_of_its_own() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 3).await.unwrap();
     for node in ["n2@h", "n3@h"] {
@@ -68,7 +68,7 @@ async fn a_range_with_more_copies_than_the_others_waits_for_a_majority_of_its_ow
     let mut names = (0..).map(|n| format!("d{n}")).filter(|name| db.range_of(&id(name)) == 1);
     let name = names.next().unwrap();
     let done = write(&db, &name, "{}", None).await.unwrap();
-    assert!(done.written == Written::Quorum && done.copies >= 2, "{done:?}");
+    assert!(done.written == Written::Quorum && done.replicas >= 2, "{done:?}");
     let (_, agreed) =
         db.documents().fetch_counted((&db.layout(), 1), vec![(id(&name), Want::Winner)], None).await.unwrap();
     assert_eq!(agreed, [2]);
@@ -90,7 +90,7 @@ async fn a_move_to_a_node_that_was_removed_is_called_off() {
 }
 
 #[tokio::test]
-async fn a_copy_that_was_leaving_comes_back_when_the_new_one_is_gone() {
+async fn a_replica_that_was_leaving_comes_back_when_the_new_one_is_gone() {
     let (cluster, holders, others) = one_range(3, 1).await;
     let (at, dead) = (holders[0], others[0]);
     write(&cluster.db(at), "a", "{}", None).await.unwrap();
@@ -135,10 +135,10 @@ async fn an_edited_map_is_taken_as_a_whole_or_not_at_all() {
     let (db, coordinator) = (cluster.db(0), &cluster.nodes[0].coordinator);
     let other = |now: &str| cluster.network.names.iter().find(|name| *name != now).unwrap().clone();
     let moved = |(range, nodes): (String, Vec<String>)| (range, BTreeSet::from([other(&nodes[0])]));
-    let copies: BTreeMap<String, BTreeSet<String>> = db.shards().into_iter().map(moved).collect();
-    let edit = MapEdit { version: 0, copies, moves: None };
+    let replicas: BTreeMap<String, BTreeSet<String>> = db.shards().into_iter().map(moved).collect();
+    let edit = MapEdit { version: 0, replicas, moves: None };
     let mut wrong = edit.clone();
-    *wrong.copies.last_entry().unwrap().get_mut() = ["x@h".to_owned()].into();
+    *wrong.replicas.last_entry().unwrap().get_mut() = ["x@h".to_owned()].into();
     let refused = Err(MapError::Refused("x@h is no member of the cluster".to_owned()));
     assert_eq!(coordinator.edit_map(&db, &wrong).await, refused);
     assert_eq!((db.map_version().0, db.own_replicas().moves().len()), (0, 0));
@@ -146,12 +146,12 @@ async fn an_edited_map_is_taken_as_a_whole_or_not_at_all() {
     assert_eq!(coordinator.edit_map(&db, &edit).await, Err(MapError::Contended));
     still(&cluster).await;
     assert!(
-        cluster.db(1).shards().into_iter().all(|(range, nodes)| edit.copies[&range] == nodes.into_iter().collect())
+        cluster.db(1).shards().into_iter().all(|(range, nodes)| edit.replicas[&range] == nodes.into_iter().collect())
     );
 }
 
 #[tokio::test]
-async fn one_of_two_copies_is_replaced_when_its_node_is_gone() {
+async fn one_of_two_replicas_is_replaced_when_its_node_is_gone() {
     let (cluster, holders, others) = one_range(3, 2).await;
     let (at, dead, new) = (holders[0], holders[1], others[0]);
     assert_eq!(write(&cluster.db(at), "a", "{}", Some(2)).await.unwrap().written, Written::Quorum);
@@ -162,13 +162,13 @@ async fn one_of_two_copies_is_replaced_when_its_node_is_gone() {
     assert_eq!(write(&cluster.db(new), "b", "{}", None).await.unwrap().written, Written::Quorum);
 }
 
-/// The records of purges are gone from the copies that are left: the new one was empty and misses none of them.
+/// The records of purges are gone from the replicas that are left: the new one was empty and misses none of them.
 #[tokio::test]
-async fn a_copy_is_replaced_where_records_of_purges_are_gone() {
+async fn a_replica_is_replaced_where_records_of_purges_are_gone() {
     let (cluster, holders, others) = one_range(4, 3).await;
-    let [first, second, dead] = holders[..] else { panic!("three copies") };
+    let [first, second, dead] = holders[..] else { panic!("three replicas") };
     for at in [first, second] {
-        let own = copy(&cluster, at).await;
+        let own = replica(&cluster, at).await;
         plant(&own, "stays", &["1-c"], false).await;
         plant(&own, "b", &["1-b"], false).await;
         own.purge(vec![(id("b"), vec![rev("1-b")])]).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_copy_is_replaced_where_records_of_purges_are_gone() {
 }
 
 #[tokio::test]
-async fn a_range_is_not_split_while_one_of_its_copies_moves() {
+async fn a_range_is_not_split_while_one_of_its_replicas_moves() {
     let (cluster, holders, others) = one_range(3, 1).await;
     let (at, away) = (holders[0], others[0]);
     let (db, coordinator) = (cluster.db(at), &cluster.nodes[at].coordinator);

@@ -30,7 +30,7 @@ async fn drain(feed: &mut Changes) -> Vec<ChangeRow> {
 
 /// Puts a first revision into the replica of one node only.
 async fn plant_on(cluster: &Cluster, at: usize, name: &str) {
-    plant(&copy(cluster, at).await, name, &["1-a"], false).await;
+    plant(&replica(cluster, at).await, name, &["1-a"], false).await;
 }
 
 async fn by_selector(database: &Arc<Database>) -> ChangesFilter {
@@ -78,7 +78,7 @@ async fn a_feed_with_documents_shows_none_older_than_its_row() {
     for filter in [ChangesFilter::None, by_selector(&cluster.db(0)).await] {
         let query = ChangesQuery { since: Since::Beginning, include_docs: true, filter, ..ChangesQuery::default() };
         let mut feed = begin_elsewhere(&cluster, query).await;
-        plant(&copy(&cluster, 1).await, "a", &["2-b", "1-a"], false).await;
+        plant(&replica(&cluster, 1).await, "a", &["2-b", "1-a"], false).await;
         let rows = drain(&mut feed).await;
         assert_eq!((rows.len(), &rows[0].revs), (1, &vec![rev("2-b")]));
         assert_eq!(rows[0].doc.as_ref().map(|doc| &doc.stored.rev), rows[0].revs.first());
@@ -124,7 +124,7 @@ async fn a_row_whose_document_is_purged_before_it_is_read_holds_up_no_feed() {
     let query = ChangesQuery { include_docs: true, ..ChangesQuery::default() };
     let mut feed = begin_elsewhere(&cluster, query).await;
     assert_eq!(feed.next().await.unwrap().unwrap().len(), limits::PAGE_DOCS);
-    copy(&cluster, 1).await.purge(vec![(id(&names[limits::PAGE_DOCS]), vec![rev("1-a")])]).await.unwrap();
+    replica(&cluster, 1).await.purge(vec![(id(&names[limits::PAGE_DOCS]), vec![rev("1-a")])]).await.unwrap();
     let rest = drain(&mut feed).await;
     assert_eq!(rest.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), names[limits::PAGE_DOCS + 1..]);
     assert!(rest.iter().all(|row| row.doc.is_some()));
@@ -162,7 +162,7 @@ async fn a_query_by_an_index_finds_what_a_lagging_replica_has_in_an_older_revisi
     }
     let mut newer = planted("a", &["2-b", "1-a"], false);
     newer.body = Arc::new(PreparedBody::from_text(Bytes::from_static(br#"{"m":1,"n":1}"#)).unwrap());
-    copy(&cluster, first).await.edit(vec![newer]).await.unwrap().pop().unwrap().unwrap();
+    replica(&cluster, first).await.edit(vec![newer]).await.unwrap().pop().unwrap().unwrap();
     let asked = find_query(r#"{"selector":{"m":1,"n":{"$gt":0}},"stable":true}"#, true);
     let page = cluster.db(other).queries().find(asked).await.unwrap().next(10).await.unwrap().unwrap();
     assert_eq!(page.hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["a"]);
@@ -193,7 +193,7 @@ async fn a_listed_document_is_not_taken_for_missing_while_a_replica_is_out_of_re
     let (db, first) = (cluster.db(0), rev("1-a"));
     cluster.cut(&[2]);
     let read = db.documents().fetch_listed(&id("a"), Want::Winner, &first).await;
-    assert!(matches!(read, Err(ReadError::TooFewCopies { .. })), "{read:?}");
+    assert!(matches!(read, Err(ReadError::TooFewReplicas { .. })), "{read:?}");
     cluster.heal().await;
     assert!(db.documents().fetch_listed(&id("a"), Want::Winner, &first).await.unwrap().is_some());
     eventually(|| async { own_leaves(&db, "a").await.len() == 1 }).await;

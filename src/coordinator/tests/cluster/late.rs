@@ -2,8 +2,8 @@
 
 use super::moves::still;
 use super::*;
-use crate::coordinator::node::serve::CopyService;
-use crate::coordinator::replica::calls::{CopyCall, CopyOp, Decide};
+use crate::coordinator::node::serve::ReplicaService;
+use crate::coordinator::replica::calls::{Decide, ReplicaOp, ReplicaRequest};
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{DecideCall, EditText, Refusal, WireError, decode, encode};
 use crate::coordinator::replica::node_calls::BallotCall;
@@ -14,7 +14,7 @@ use crate::coordinator::{FeedOperations, ReadOperations};
 use crate::document::draft::PreparedBody;
 use crate::shard::{AcceptedEdit, Edit, EditOp, ShardError};
 
-/// A database of `q` ranges with one copy, all on one of two nodes: that node, then the other.
+/// A database of `q` ranges with one replica, all on one of two nodes: that node, then the other.
 async fn on_one_of_two(q: u32) -> (Cluster, usize, usize) {
     let cluster = Cluster::new(2).await;
     cluster.cut(&[1]);
@@ -29,7 +29,7 @@ fn edit(name: &str) -> Edit {
     Edit { id: id(name), op, deleted: false, body, attachments: Vec::new(), revs_limit: 1000 }
 }
 
-/// Has one node go over to the next map, in which copies moved; the other does not hear of it.
+/// Has one node go over to the next map, in which replicas moved; the other does not hear of it.
 async fn follow(db: &Arc<Database>, change: impl FnOnce(&mut MapRecord)) {
     let mut next = db.map_record();
     next.version += 1;
@@ -43,16 +43,16 @@ fn move_of(cluster: &Cluster, from: usize, to: usize) -> Move {
     Move { range: 0, from: name(from), to: name(to), leaving: false }
 }
 
-/// Has this node's copy of the first range store an edit that was validated there for a write by a layout.
+/// Has this node's replica of the first range store an edit that was validated there for a write by a layout.
 async fn store(db: &Arc<Database>, layout: &Layout, name: &str) -> Result<(), ShardError> {
-    let copy = db.replicas().own_copy_by(layout, 0).await?.expect("a copy here").by_map(layout.placed.version);
-    let stored = copy.shard.edit(vec![edit(name)]).await?;
+    let replica = db.replicas().own_replica_by(layout, 0).await?.expect("a replica here").by_map(layout.placed.version);
+    let stored = replica.shard.edit(vec![edit(name)]).await?;
     stored.into_iter().for_each(|stored| drop(stored.unwrap()));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_write_that_waits_while_its_copy_leaves_is_not_stored_there() {
+async fn a_write_that_waits_while_its_replica_leaves_is_not_stored_there() {
     let (cluster, at, to) = on_one_of_two(1).await;
     let db = cluster.db(at);
     let before = db.layout();
@@ -72,15 +72,15 @@ async fn a_write_that_waits_while_its_copy_leaves_is_not_stored_there() {
         assert_eq!(store(&db, layout, "c").await, Err(ShardError::Moved));
     }
     let leaving = db.layout();
-    let copy = db.replicas().own_copy(0).await.unwrap().expect("a copy that leaves");
+    let replica = db.replicas().own_replica(0).await.unwrap().expect("a replica that leaves");
     follow(&db, |next| next.moves.clear()).await;
     assert_eq!(store(&db, &leaving, "d").await, Err(ShardError::Moved));
-    let read = copy.shard.fetch(vec![(id("b"), Want::Tree)]).await;
+    let read = replica.shard.fetch(vec![(id("b"), Want::Tree)]).await;
     assert!(matches!(read, Err(ShardError::Moved)), "the database is not deleted: {read:?}");
 }
 
 /// What a node answers to a call of the other one.
-async fn ask(cluster: &Cluster, at: usize, version: u64, number: u64, op: CopyOp) -> Bytes {
+async fn ask(cluster: &Cluster, at: usize, version: u64, number: u64, op: ReplicaOp) -> Bytes {
     ask_as(cluster, (1 - at, at), version, number, op).await
 }
 
@@ -90,17 +90,25 @@ pub(in crate::coordinator::tests) async fn ask_as(
     (from, at): (usize, usize),
     version: u64,
     number: u64,
-    op: CopyOp,
+    op: ReplicaOp,
 ) -> Bytes {
     let instance = cluster.db(at).instance().to_owned();
-    let call =
-        CopyCall { db: "db".to_owned(), instance, version, counted: true, range: 0, id: number, horizon: None, op };
-    let service = CopyService(Arc::downgrade(&cluster.nodes[at].coordinator));
+    let call = ReplicaRequest {
+        db: "db".to_owned(),
+        instance,
+        version,
+        counted: true,
+        range: 0,
+        id: number,
+        horizon: None,
+        op,
+    };
+    let service = ReplicaService(Arc::downgrade(&cluster.nodes[at].coordinator));
     let from = cluster.network.names[from].clone();
     service.answer(from, encode(&call), Duration::from_secs(60)).await.unwrap().into_bytes()
 }
 
-pub(in crate::coordinator::tests) fn decide(names: &[&str]) -> CopyOp {
+pub(in crate::coordinator::tests) fn decide(names: &[&str]) -> ReplicaOp {
     let edits = names.iter().map(|name| EditText::from(&edit(name))).collect();
     Decide(Box::new(DecideCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), in_doubt: false })).into()
 }
@@ -151,7 +159,7 @@ async fn a_read_that_is_counted_by_an_old_map_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_feed_goes_on_when_its_copy_moves_to_another_node() {
+async fn a_feed_goes_on_when_its_replica_moves_to_another_node() {
     let (cluster, at, to) = on_one_of_two(1).await;
     let db = cluster.db(at);
     write(&db, "a", "{}", None).await.unwrap();

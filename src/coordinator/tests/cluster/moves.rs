@@ -1,4 +1,4 @@
-//! Ranges that are split and copies that are moved while all nodes write.
+//! Ranges that are split and replicas that are moved while all nodes write.
 
 use super::*;
 use crate::coordinator::FeedOperations;
@@ -32,7 +32,7 @@ async fn has_all(cluster: &Cluster, prefix: &str, count: usize) {
     }
 }
 
-/// Waits until no copy is on its way, as all nodes see it.
+/// Waits until no replica is on its way, as all nodes see it.
 pub(super) async fn still(cluster: &Cluster) {
     eventually(|| async { cluster.nodes.iter().all(|node| node.coordinator.moves_under_way().is_empty()) }).await;
 }
@@ -42,7 +42,7 @@ fn holders(cluster: &Cluster, at: usize) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_range_with_three_copies_is_split_on_all_nodes_under_writes() {
+async fn a_range_with_three_replicas_is_split_on_all_nodes_under_writes() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     fill(&cluster, "a", 60).await;
@@ -65,7 +65,7 @@ async fn a_range_with_three_copies_is_split_on_all_nodes_under_writes() {
         let info = cluster.db(at).info().await.unwrap();
         assert_eq!((info.cluster.q, info.cluster.n, info.doc_count), (2, 3, 180));
     }
-    // The token is of another node's copy and of the time before the split.
+    // The token is of another node's replica and of the time before the split.
     let mut feed = cluster.db(2).feeds().changes(ChangesQuery { since, ..ChangesQuery::default() }).await.unwrap();
     let mut rows = 0;
     while let Some(page) = feed.next().await.unwrap() {
@@ -75,7 +75,7 @@ async fn a_range_with_three_copies_is_split_on_all_nodes_under_writes() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_away_divides_its_copies_when_it_returns() {
+async fn a_node_that_was_away_divides_its_replicas_when_it_returns() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     fill(&cluster, "a", 30).await;
@@ -110,7 +110,7 @@ async fn a_split_waits_for_a_majority_and_ends_when_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_drain_that_nobody_can_take_over_leaves_the_copies_and_a_later_node_gets_them() {
+async fn a_drain_that_nobody_can_take_over_leaves_the_replicas_and_a_later_node_gets_them() {
     let cluster = Cluster::new(4).await;
     cluster.remove(&[3]);
     cluster.create(0, 2, 3).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_drain_that_nobody_can_take_over_leaves_the_copies_and_a_later_node_ge
     assert!(coordinator.plan_rebalance(&drain).await.is_empty());
     let edit = MapEdit {
         version: cluster.db(0).map_version().0,
-        copies: cluster
+        replicas: cluster
             .db(0)
             .shards()
             .into_iter()
@@ -134,7 +134,7 @@ async fn a_drain_that_nobody_can_take_over_leaves_the_copies_and_a_later_node_ge
     cluster.cut(&[3]);
     assert!(coordinator.plan_rebalance(&drain).await.is_empty(), "the new one is down");
     let refused = coordinator.edit_map(&cluster.db(0), &edit).await;
-    assert_eq!(refused, Err(MapError::Refused("n4@h is down and cannot be given a copy".to_owned())));
+    assert_eq!(refused, Err(MapError::Refused("n4@h is down and cannot be given a replica".to_owned())));
     cluster.heal().await;
     coordinator.rebalance(drain.clone());
     let own = || async { coordinator.rebalances().await };
@@ -149,7 +149,7 @@ async fn a_drain_that_nobody_can_take_over_leaves_the_copies_and_a_later_node_ge
 async fn a_rebalance_is_shown_and_ended_on_any_node() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 1).await.unwrap();
-    // What the copies are to be moved off is not reached, so that the request does not end by itself.
+    // What the replicas are to be moved off is not reached, so that the request does not end by itself.
     let holder = (0..3).find(|at| holders(&cluster, 0)[0][0] == cluster.network.names[*at]).unwrap();
     let asked = (holder + 1) % 3;
     cluster.cut(&[holder]);
@@ -165,9 +165,9 @@ async fn a_rebalance_is_shown_and_ended_on_any_node() {
     eventually(|| async { other.moves_under_way().len() == 1 }).await;
 }
 
-/// It purged alone, the copy that counts never heard of that, and the move never ended.
+/// It purged alone, the replica that counts never heard of that, and the move never ended.
 #[tokio::test]
-async fn a_copy_that_is_being_filled_purges_nothing_by_itself() {
+async fn a_replica_that_is_being_filled_purges_nothing_by_itself() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 1).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", None).await.unwrap().rev;
@@ -221,7 +221,7 @@ async fn no_map_is_changed_without_a_majority() {
 }
 
 #[tokio::test]
-async fn copies_move_to_other_nodes_while_documents_are_written() {
+async fn replicas_move_to_other_nodes_while_documents_are_written() {
     let cluster = Cluster::new(4).await;
     cluster.create(0, 4, 2).await.unwrap();
     fill(&cluster, "a", 80).await;
@@ -244,13 +244,13 @@ async fn copies_move_to_other_nodes_while_documents_are_written() {
 }
 
 #[tokio::test]
-async fn a_system_database_of_one_node_gets_copies_on_those_that_join() {
+async fn a_system_database_of_one_node_gets_replicas_on_those_that_join() {
     let cluster = Cluster::new(3).await;
     let one = CreateOptions { q: Some(2), n: Some(1), ..CreateOptions::default() };
     cluster.nodes[0].coordinator.create_database("_users", one).await.unwrap();
     let users = |at: usize| cluster.nodes[at].coordinator.database("_users").unwrap();
     write(&users(0), "org.couchdb.user:a", "{}", None).await.unwrap();
-    // Each meeting of nodes asks for what is missing; a range gets one copy at a time.
+    // Each meeting of nodes asks for what is missing; a range gets one replica at a time.
     for _ in 0..4 {
         for node in &cluster.nodes {
             node.coordinator.spread_system_databases().await;

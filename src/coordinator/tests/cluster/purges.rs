@@ -47,7 +47,7 @@ async fn an_edit_that_is_worked_off_after_the_purge_of_its_revision_is_not_store
     // Who writes it again waits for the answer.
     for at in 0..3 {
         let again = write(&cluster.db(at), "a", "{}", Some(3)).await.unwrap();
-        assert_eq!((again.rev.clone(), again.copies), (done.clone(), 3), "by node {at}");
+        assert_eq!((again.rev.clone(), again.replicas), (done.clone(), 3), "by node {at}");
         purge(&cluster.db(at), "a", &done).await;
     }
     is_gone(&cluster, 3, "a").await;
@@ -67,7 +67,7 @@ async fn a_purged_leaf_takes_its_ancestors_along_where_only_they_are() {
         purge(&cluster.db(0), "a", &second).await;
         if told_at_once {
             // The replica purges what it does not have, and has that on record.
-            copy(&cluster, 2).await.purge(vec![(id("a"), vec![second.clone()])]).await.unwrap();
+            replica(&cluster, 2).await.purge(vec![(id("a"), vec![second.clone()])]).await.unwrap();
         }
         assert_eq!(own_leaves(&cluster.db(2), "a").await, [first.to_string()]);
         cluster.heal().await;
@@ -76,7 +76,7 @@ async fn a_purged_leaf_takes_its_ancestors_along_where_only_they_are() {
         let told = cluster.db(2).maintenance().purge_infos().await.unwrap();
         assert!(told.iter().all(|info| info.revs == [second.clone()]), "{told:?}");
         let again = write(&cluster.db(2), "a", "{}", Some(3)).await.unwrap();
-        assert_eq!((again.rev, again.copies), (first, 3));
+        assert_eq!((again.rev, again.replicas), (first, 3));
         in_sync(&cluster).await;
         for at in 0..3 {
             assert_eq!(own_leaves(&cluster.db(at), "a").await.len(), 1, "node {at}");

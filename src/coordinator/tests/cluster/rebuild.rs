@@ -1,4 +1,4 @@
-//! Copies whose store file is damaged.
+//! Replicas whose store file is damaged.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ fn options() -> StorageOptions {
     StorageOptions { flush_at_bytes: 16_000, own_file_bytes: 4_000, missing_files, ..StorageOptions::default() }
 }
 
-/// Of the copy of the only range.
+/// Of the replica of the only range.
 fn shard(cluster: &Cluster, at: usize) -> u64 {
     cluster.db(at).layout().placed.shard(0).unwrap()
 }
@@ -27,8 +27,8 @@ fn store_file(world: &World, shard: u64) -> PathBuf {
     world.dir.path().join("store").join(own_file(shard))
 }
 
-/// Three nodes with a copy each of a database whose copies have files of their own; then a few documents that are in
-/// no file yet.
+/// Three nodes with a replica each of a database whose replicas have files of their own; then a few documents that are
+/// in no file yet.
 async fn with_files(nodes: usize) -> Cluster {
     let cluster = Cluster::with(nodes, options()).await;
     cluster.create(0, 1, nodes as u32).await.unwrap();
@@ -49,7 +49,7 @@ fn store_files(dir: &tempfile::TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
     files.map(|entry| (entry.file_name().into(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Starts a node anew on what it has stored, with its copy's file changed by `spoil`.
+/// Starts a node anew on what it has stored, with its replica's file changed by `spoil`.
 async fn restart(cluster: &mut Cluster, at: usize, spoil: impl Fn(Vec<u8>) -> Vec<u8>) {
     let damaged = shard(cluster, at);
     let node = &mut cluster.nodes[at];
@@ -78,12 +78,12 @@ async fn replaced(cluster: &Cluster, at: usize, damaged: u64) {
 }
 
 #[tokio::test]
-async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
+async fn a_replica_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
     let mut cluster = with_files(3).await;
     let purged = write(&cluster.db(0), "purged", "{}", Some(3)).await.unwrap().rev;
     cluster.cut(&[0]);
     let alone = write(&cluster.db(0), "alone", r#"{"v":1}"#, Some(1)).await.unwrap();
-    assert_eq!(alone.copies, 1);
+    assert_eq!(alone.replicas, 1);
     write(&cluster.db(0), "_local/alone", r#"{"v":1}"#, Some(1)).await.unwrap();
     cluster.db(1).maintenance().purge(vec![(id("purged"), vec![purged])]).await.unwrap();
     write(&cluster.db(1), "meanwhile", "{}", None).await.unwrap();
@@ -97,8 +97,8 @@ async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
         for (name, leaves) in [("meanwhile", 1), ("d0000", 1), ("purged", 0)] {
             assert_eq!(own_leaves(&db, name).await.len(), leaves, "{name} on node {at}");
         }
-        let copy = db.replicas().own_copy(0).await.unwrap().unwrap().shard;
-        eventually(|| async { copy.local_get(&id("_local/alone")).await.unwrap().is_some() }).await;
+        let replica = db.replicas().own_replica(0).await.unwrap().unwrap().shard;
+        eventually(|| async { replica.local_get(&id("_local/alone")).await.unwrap().is_some() }).await;
     }
     let aside = cluster.nodes[0].world.dir.path().join("quarantine").join(own_file(damaged));
     assert!(aside.exists() && !store_file(&cluster.nodes[0].world, damaged).exists());
@@ -108,7 +108,7 @@ async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
 }
 
 #[tokio::test]
-async fn a_copy_whose_file_is_of_an_earlier_time_is_made_anew() {
+async fn a_replica_whose_file_is_of_an_earlier_time_is_made_anew() {
     let mut cluster = with_files(3).await;
     let damaged = shard(&cluster, 0);
     let older = std::fs::read(store_file(&cluster.nodes[0].world, damaged)).unwrap();
@@ -130,31 +130,31 @@ async fn a_copy_whose_file_is_of_an_earlier_time_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_reader_of_a_copy_that_was_made_anew_misses_nothing() {
+async fn a_reader_of_a_replica_that_was_made_anew_misses_nothing() {
     let mut cluster = with_files(3).await;
-    let before = cluster.db(0).replicas().own_copy(0).await.unwrap().unwrap().replica_position();
+    let before = cluster.db(0).replicas().own_replica(0).await.unwrap().unwrap().replica_position();
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
     cluster.heal().await;
     let db = cluster.db(0);
     replaced(&cluster, 0, damaged).await;
-    let copy = db.replicas().own_copy(0).await.unwrap().unwrap();
+    let replica = db.replicas().own_replica(0).await.unwrap().unwrap();
     let ReplicaPosition { shard, epoch, position, .. } = before;
-    assert_ne!((copy.replica_position().shard, copy.replica_position().epoch), (shard, epoch));
+    assert_ne!((replica.replica_position().shard, replica.replica_position().epoch), (shard, epoch));
     let end = db.map().range(0).end;
-    let from = copy.resume(&[SeqEntry { end, shard, epoch, position }]).await.unwrap();
+    let from = replica.resume(&[SeqEntry { end, shard, epoch, position }]).await.unwrap();
     assert_eq!(from, 0, "its numbers are others");
 }
 
 #[tokio::test]
-async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
+async fn no_replica_is_made_anew_while_another_one_is_away_or_damaged_too() {
     let mut cluster = with_files(3).await;
     let (damaged, other) = (shard(&cluster, 0), shard(&cluster, 1));
     cluster.cut(&[2]);
     restart(&mut cluster, 0, all_blocks).await;
     cluster.cut(&[2]);
     eventually(|| async {
-        cluster.db(0).replicas().own_copy(0).await.is_err()
+        cluster.db(0).replicas().own_replica(0).await.is_err()
             && !cluster.nodes[0].coordinator.rebuild_all().await.is_empty()
     })
     .await;
@@ -164,7 +164,7 @@ async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
     for at in [0, 1] {
         let coordinator = &cluster.nodes[at].coordinator;
         eventually(|| async {
-            cluster.db(at).replicas().own_copy(0).await.is_err() && !coordinator.rebuild_all().await.is_empty()
+            cluster.db(at).replicas().own_replica(0).await.is_err() && !coordinator.rebuild_all().await.is_empty()
         })
         .await;
     }
@@ -172,18 +172,18 @@ async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
 }
 
 #[tokio::test]
-async fn the_only_copy_is_never_made_anew() {
+async fn the_only_replica_is_never_made_anew() {
     let mut cluster = with_files(1).await;
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
-    assert!(cluster.db(0).replicas().own_copy(0).await.is_err());
+    assert!(cluster.db(0).replicas().own_replica(0).await.is_err());
     assert!(cluster.nodes[0].coordinator.rebuild_all().await.is_empty(), "there is nothing to wait for");
     assert_eq!(shard(&cluster, 0), damaged);
     assert!(store_file(&cluster.nodes[0].world, damaged).exists());
 }
 
 #[tokio::test]
-async fn a_copy_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart() {
+async fn a_replica_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart() {
     let mut cluster = with_files(3).await;
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
@@ -191,7 +191,7 @@ async fn a_copy_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart(
     // As soon as it is begun the others are gone.
     let is_replaced = || cluster.nodes[0].world.storage.damage().replaced() == 1;
     eventually(|| async {
-        let begun = cluster.db(0).replicas().own_copy(0).await.is_err() && shard(&cluster, 0) != damaged;
+        let begun = cluster.db(0).replicas().own_replica(0).await.is_err() && shard(&cluster, 0) != damaged;
         if begun {
             cluster.cut(&[1, 2]);
         }
@@ -199,9 +199,9 @@ async fn a_copy_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart(
     })
     .await;
     // Else it was filled before they were gone.
-    let waits = !is_replaced() && cluster.db(0).replicas().own_copy(0).await.is_err();
+    let waits = !is_replaced() && cluster.db(0).replicas().own_replica(0).await.is_err();
     restart(&mut cluster, 0, |bytes| bytes).await;
-    if waits && cluster.db(0).replicas().own_copy(0).await.is_err() {
+    if waits && cluster.db(0).replicas().own_replica(0).await.is_err() {
         assert!(
             cluster.db(0).documents().fetch(&id("d0000"), Want::Winner).await.is_err(),
             "it would say that there is none"
@@ -222,12 +222,12 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
         write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
     }
     let (db, Node { world, coordinator, .. }) = (cluster.db(0), &cluster.nodes[0]);
-    let from = db.replicas().own_copy(0).await.unwrap().unwrap().shard;
+    let from = db.replicas().own_replica(0).await.unwrap().unwrap().shard;
     let keys = keys_of(world, &db, b'd').await;
     spoil(world, keys[1].clone(), Some(vec![0xff; 3])).await;
     let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
-    let fresh = crate::shard::ShardCopy::open(&world.storage, fresh).await.unwrap();
-    let own = crate::coordinator::replica::range_copy::OwnCopy::of(fresh.clone(), &coordinator.context().epochs)
+    let fresh = crate::shard::ShardReplica::open(&world.storage, fresh).await.unwrap();
+    let own = crate::coordinator::replica::range_replica::OwnReplica::of(fresh.clone(), &coordinator.context().epochs)
         .await
         .unwrap();
     fresh.purge(vec![(id("purged"), vec![purged])]).await.unwrap();
@@ -240,19 +240,19 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
     }
 }
 
-/// Three nodes with a copy each of a database of `q` ranges. Nothing is rebuilt here but what a test asks for.
+/// Three nodes with a replica each of a database of `q` ranges. Nothing is rebuilt here but what a test asks for.
 async fn three(q: u32) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, q, 3).await.unwrap();
     cluster
 }
 
-/// Has the first node's copy of a range rebuilt.
+/// Has the first node's replica of a range rebuilt.
 async fn begin(cluster: &Cluster, range: usize) {
     let db = cluster.db(0);
     let shard = db.layout().placed.shard(range).unwrap();
     cluster.nodes[0].coordinator.begin_rebuild(shard, "a test").await.unwrap();
-    assert!(db.replicas().own_copy(range).await.is_err(), "it is not filled");
+    assert!(db.replicas().own_replica(range).await.is_err(), "it is not filled");
 }
 
 async fn filled(cluster: &Cluster) {
@@ -264,21 +264,24 @@ async fn split(cluster: &Cluster, by: usize) {
     cluster.nodes[by].coordinator.change_map(&cluster.db(by), change).await.unwrap();
 }
 
-/// The node went on with the map of before for good: the others had no such range any more to fill its copy from.
+/// The node went on with the map of before for good: the others had no such range any more to fill its replica from.
 #[tokio::test]
-async fn a_range_that_is_split_before_its_copy_is_filled_gets_two_halves_that_are_filled() {
+async fn a_range_that_is_split_before_its_replica_is_filled_gets_two_halves_that_are_filled() {
     let cluster = three(1).await;
     let names: Vec<String> = (0..12).map(|n| format!("d{n}")).collect();
     for name in &names {
         write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
     }
-    plant(&copy(&cluster, 0).await, "alone", &["1-aa"], false).await;
+    plant(&replica(&cluster, 0).await, "alone", &["1-aa"], false).await;
     begin(&cluster, 0).await;
     split(&cluster, 1).await;
     for at in 0..3 {
         eventually(|| async { cluster.db(at).map().numbers() == 3 }).await;
     }
-    assert!(cluster.db(0).replicas().own_copy(1).await.is_err() && cluster.db(0).replicas().own_copy(2).await.is_err());
+    assert!(
+        cluster.db(0).replicas().own_replica(1).await.is_err()
+            && cluster.db(0).replicas().own_replica(2).await.is_err()
+    );
     filled(&cluster).await;
     for name in names.iter().map(String::as_str).chain(["alone"]) {
         assert_eq!(own_leaves(&cluster.db(0), name).await.len(), 1, "{name}");
@@ -287,7 +290,7 @@ async fn a_range_that_is_split_before_its_copy_is_filled_gets_two_halves_that_ar
 }
 
 #[tokio::test]
-async fn a_range_that_is_split_while_its_copy_is_damaged_gets_two_halves_that_are_filled() {
+async fn a_range_that_is_split_while_its_replica_is_damaged_gets_two_halves_that_are_filled() {
     let mut cluster = with_files(3).await;
     cluster.cut(&[0]);
     let damaged = shard(&cluster, 0);
@@ -306,7 +309,7 @@ async fn a_range_that_is_split_while_its_copy_is_damaged_gets_two_halves_that_ar
     assert!(told.contains("range 1, ") && told.contains("range 2, "), "{told}");
 }
 
-/// The fill waited for good: the others do not hear from a copy that is not filled that they purged it.
+/// The fill waited for good: the others do not hear from a replica that is not filled that they purged it.
 #[tokio::test]
 async fn what_was_purged_and_written_again_with_its_revision_is_filled_in() {
     let cluster = three(1).await;
@@ -321,12 +324,12 @@ async fn what_was_purged_and_written_again_with_its_revision_is_filled_in() {
     assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1);
 }
 
-/// As above: the others are to purge it, and hear of that only when the copy is filled.
+/// As above: the others are to purge it, and hear of that only when the replica is filled.
 #[tokio::test]
-async fn what_the_damaged_copy_alone_had_purged_keeps_it_from_nothing_and_is_purged_by_all() {
+async fn what_the_damaged_replica_alone_had_purged_keeps_it_from_nothing_and_is_purged_by_all() {
     let cluster = three(1).await;
     let first = write(&cluster.db(1), "a", "{}", Some(3)).await.unwrap().rev;
-    copy(&cluster, 0).await.purge(vec![(id("a"), vec![first])]).await.unwrap();
+    replica(&cluster, 0).await.purge(vec![(id("a"), vec![first])]).await.unwrap();
     begin(&cluster, 0).await;
     filled(&cluster).await;
     for at in 0..3 {
@@ -334,15 +337,16 @@ async fn what_the_damaged_copy_alone_had_purged_keeps_it_from_nothing_and_is_pur
     }
 }
 
-/// It was done again, for the damaged copy did not know yet that all had heard of it, and took what was written since.
+/// It was done again, for the damaged replica did not know yet that all had heard of it, and took what was written
+/// since.
 #[tokio::test]
-async fn a_purge_that_the_others_have_taken_in_is_not_done_again_when_its_copy_is_made_anew() {
+async fn a_purge_that_the_others_have_taken_in_is_not_done_again_when_its_replica_is_made_anew() {
     let cluster = three(1).await;
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     cluster.db(0).maintenance().purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     for at in [1, 2] {
         eventually(|| async { cluster.db(at).pulls().pull_from(&"n1@h".into(), false).await.is_ok() }).await;
-        let own = copy(&cluster, at).await;
+        let own = replica(&cluster, at).await;
         own.compact(0, crate::shard::Pace::new(&cluster.nodes[at].world.env, 1000)).await.unwrap();
         assert_eq!(own.purge_infos(0, 9).await.unwrap(), []);
     }
@@ -357,18 +361,18 @@ async fn a_purge_that_the_others_have_taken_in_is_not_done_again_when_its_copy_i
 
 /// It decided by what it had, and made a conflict with a write that the others had acknowledged.
 #[tokio::test]
-async fn a_copy_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_written_meanwhile() {
+async fn a_replica_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_written_meanwhile() {
     let cluster = three(1).await;
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
     begin(&cluster, 0).await;
     let (coordinator, node) = (&cluster.nodes[0].coordinator, Arc::clone(&cluster.nodes[0].coordinator.context().node));
     eventually(|| async { coordinator.rebuild_begun().await.is_empty() }).await;
-    assert!(cluster.db(0).replicas().own_copy(0).await.is_ok(), "it counts");
+    assert!(cluster.db(0).replicas().own_replica(0).await.is_ok(), "it counts");
     for other in &cluster.nodes {
         assert_eq!(other.coordinator.context().rank(&node), Some(1));
     }
     for at in [1, 2] {
-        plant(&copy(&cluster, at).await, "late", &["1-aa"], false).await;
+        plant(&replica(&cluster, at).await, "late", &["1-aa"], false).await;
     }
     let late = write(&cluster.db(0), "late", "{}", None).await;
     assert!(matches!(late, Err(WriteError::Conflict)), "{late:?}");
@@ -379,7 +383,7 @@ async fn a_copy_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_
 
 /// It waited for one of none.
 #[tokio::test]
-async fn a_copy_whose_others_were_all_taken_out_is_filled_with_what_is_left_of_the_damaged_one() {
+async fn a_replica_whose_others_were_all_taken_out_is_filled_with_what_is_left_of_the_damaged_one() {
     let cluster = three(1).await;
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
     begin(&cluster, 0).await;
@@ -390,7 +394,7 @@ async fn a_copy_whose_others_were_all_taken_out_is_filled_with_what_is_left_of_t
 
 /// Neither could be filled from the other, for good, and the first answered nothing of what could be read of it.
 #[tokio::test]
-async fn a_range_gets_its_damaged_copy_back_where_another_one_is_damaged_while_it_is_filled() {
+async fn a_range_gets_its_damaged_replica_back_where_another_one_is_damaged_while_it_is_filled() {
     let cluster = three(1).await;
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
     let damaged = shard(&cluster, 0);
@@ -405,12 +409,12 @@ async fn a_range_gets_its_damaged_copy_back_where_another_one_is_damaged_while_i
     assert!(cluster.nodes[0].coordinator.rebuild_all().await.is_empty(), "nothing is begun");
 }
 
-/// What the first file alone had was given up: the copy in its place was taken for the one to be recovered.
+/// What the first file alone had was given up: the replica in its place was taken for the one to be recovered.
 #[tokio::test]
-async fn a_copy_that_is_damaged_before_it_is_filled_makes_way_for_another_one() {
+async fn a_replica_that_is_damaged_before_it_is_filled_makes_way_for_another_one() {
     let cluster = three(1).await;
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
-    plant(&copy(&cluster, 0).await, "alone", &["1-aa"], false).await;
+    plant(&replica(&cluster, 0).await, "alone", &["1-aa"], false).await;
     begin(&cluster, 0).await;
     let first = shard(&cluster, 0);
     begin(&cluster, 0).await;
@@ -422,7 +426,7 @@ async fn a_copy_that_is_damaged_before_it_is_filled_makes_way_for_another_one() 
 }
 
 #[tokio::test]
-async fn a_copy_that_is_away_keeps_those_of_other_ranges_from_no_compaction_and_no_index() {
+async fn a_replica_that_is_away_keeps_those_of_other_ranges_from_no_compaction_and_no_index() {
     let cluster = three(2).await;
     let db = cluster.db(0);
     let design = r#"{"views":{"v":{"map":"function(doc) { emit(doc._id, 1); }"}}}"#;
@@ -433,8 +437,8 @@ async fn a_copy_that_is_away_keeps_those_of_other_ranges_from_no_compaction_and_
     write(&db, &name, &format!(r#"{{"_rev":"{old}","v":2}}"#), Some(3)).await.unwrap();
     begin(&cluster, ranges[0]).await;
     db.compaction().compact_all().await.unwrap();
-    let copy = db.replicas().own_copy(ranges[1]).await.unwrap().unwrap().shard;
-    let found = copy.fetch(vec![(id(&name), Want::Revision(old))]).await.unwrap().pop().flatten().unwrap();
+    let replica = db.replicas().own_replica(ranges[1]).await.unwrap().unwrap().shard;
+    let found = replica.fetch(vec![(id(&name), Want::Revision(old))]).await.unwrap().pop().flatten().unwrap();
     assert!(found.found[0].1.is_none(), "its body is gone");
     let view = db.queries().view(&id("_design/d"), "v").await.unwrap();
     assert_eq!(view.own_indexes().await.unwrap().len(), 1);

@@ -11,7 +11,7 @@ async fn a_setting_that_only_this_node_has_is_of_unknown_outcome_and_spreads() {
     cluster.network.mute.lock().unwrap().insert(names[0].to_owned());
     cluster.deafen(&names);
     let error = cluster.db(0).settings().set_revs_limit(5).await;
-    assert!(matches!(error, Err(SettingError::Undecided { answered: 1, copies: 3 })), "{error:?}");
+    assert!(matches!(error, Err(SettingError::Undecided { answered: 1, replicas: 3 })), "{error:?}");
     assert_eq!((cluster.db(0).revs_limit(), cluster.db(1).revs_limit()), (5, 1000));
     cluster.network.mute.lock().unwrap().clear();
     cluster.deafen(&[]);

@@ -7,7 +7,7 @@ use crate::document::draft::PreparedBody;
 use crate::limits;
 use crate::shard::{Edit, LocalDocument};
 
-/// A document of about so many bytes, as one copy takes it in from another.
+/// A document of about so many bytes, as one replica takes it in from another.
 fn large(name: &str, rev: &str, bytes: usize) -> Edit {
     let text = format!("{{\"text\":\"{}\"}}", "x".repeat(bytes));
     let body = Arc::new(PreparedBody::from_text(Bytes::from(text)).unwrap());
@@ -16,7 +16,7 @@ fn large(name: &str, rev: &str, bytes: usize) -> Edit {
 
 async fn plant_all(cluster: &Cluster, at: usize, edits: Vec<Edit>) {
     for edit in edits {
-        copy(cluster, at).await.edit(vec![edit]).await.unwrap().pop().unwrap().unwrap();
+        replica(cluster, at).await.edit(vec![edit]).await.unwrap().pop().unwrap().unwrap();
     }
 }
 
@@ -32,13 +32,13 @@ fn largest(cluster: &Cluster) -> usize {
 }
 
 async fn is_same(cluster: &Cluster) -> bool {
-    let states = (copy(cluster, 0).await.state().await.unwrap(), copy(cluster, 1).await.state().await.unwrap());
+    let states = (replica(cluster, 0).await.state().await.unwrap(), replica(cluster, 1).await.state().await.unwrap());
     states.0.total.digest == states.1.total.digest
 }
 
 /// 16 of them and more were asked for at once: beyond 64 MB the peer panicked and was asked again for ever.
 #[tokio::test]
-async fn large_documents_that_a_copy_missed_come_few_at_a_time() {
+async fn large_documents_that_a_replica_missed_come_few_at_a_time() {
     let cluster = two().await;
     let bytes = limits::PULL_BYTES * 3 / 4;
     plant_all(&cluster, 0, (0..24).map(|n| large(&format!("d{n}"), "1-a", bytes)).collect()).await;
@@ -71,16 +71,16 @@ async fn large_documents_come_from_a_node_of_the_version_before_this_one() {
 
 /// All of them were one message.
 #[tokio::test]
-async fn large_local_documents_that_a_copy_missed_come_few_at_a_time() {
+async fn large_local_documents_that_a_replica_missed_come_few_at_a_time() {
     let cluster = two().await;
     let bytes = limits::STEP_BYTES / 3;
     for n in 0..12 {
         let document = LocalDocument { rev: 1, body: format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)).into() };
-        copy(&cluster, 0).await.local_set(&id(&format!("_local/{n}")), Some(document), 1, true).await.unwrap();
+        replica(&cluster, 0).await.local_set(&id(&format!("_local/{n}")), Some(document), 1, true).await.unwrap();
     }
     catch_up(&cluster, 1, 0, false).await;
     for n in 0..12 {
-        assert!(copy(&cluster, 1).await.local_get(&id(&format!("_local/{n}"))).await.unwrap().is_some());
+        assert!(replica(&cluster, 1).await.local_get(&id(&format!("_local/{n}"))).await.unwrap().is_some());
     }
     assert!(largest(&cluster) < limits::STEP_BYTES + bytes + (64 << 10), "{} bytes", largest(&cluster));
 }
@@ -127,7 +127,15 @@ async fn a_database_that_cannot_be_compared_keeps_no_other_from_it() {
     let options = CreateOptions { q: Some(1), n: Some(2), ..CreateOptions::default() };
     cluster.nodes[0].coordinator.create_database("awry", options).await.unwrap();
     let bad = cluster.nodes[0].coordinator.database("awry").unwrap();
-    bad.replicas().own_copy(0).await.unwrap().unwrap().shard.edit(vec![planted("d", &["1-a"], false)]).await.unwrap();
+    bad.replicas()
+        .own_replica(0)
+        .await
+        .unwrap()
+        .unwrap()
+        .shard
+        .edit(vec![planted("d", &["1-a"], false)])
+        .await
+        .unwrap();
     plant_all(&cluster, 0, vec![planted("d", &["1-a"], false)]).await;
     *cluster.network.refused.lock().unwrap() = Some("awry");
     let node: Arc<str> = cluster.network.names[0].as_str().into();

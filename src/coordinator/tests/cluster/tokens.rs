@@ -1,4 +1,4 @@
-//! Tokens of writes: reads through a node whose copy lacks the write.
+//! Tokens of writes: reads through a node whose replica lacks the write.
 
 use super::*;
 use crate::coordinator::replica::floor::Floor;
@@ -12,17 +12,17 @@ use crate::index::mango::request::FindRequest;
 const MAP: &str = r#"{"views":{"v":{"map":"function (doc) { emit(doc._id, null); }"}}}"#;
 const INDEX: &str = r#"{"language":"query","views":{"i":{"map":{"fields":{"_id":"asc"}},"reduce":"_count"}}}"#;
 
-/// Three nodes with copies of one range, a view and an index; the first one's copy alone has the document `a`. With a
-/// token of that.
+/// Three nodes with replicas of one range, a view and an index; the first one's replica alone has the document `a`.
+/// With a token of that.
 async fn one_ahead() -> (Cluster, Token) {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     for (name, text) in [("_design/d", MAP), ("_design/x", INDEX), ("b", "{}")] {
-        assert_eq!(write(&cluster.db(0), name, text, Some(3)).await.unwrap().copies, 3);
+        assert_eq!(write(&cluster.db(0), name, text, Some(3)).await.unwrap().replicas, 3);
     }
-    let (db, before) = (cluster.db(0), copy(&cluster, 0).await);
+    let (db, before) = (cluster.db(0), replica(&cluster, 0).await);
     plant(&before, "a", &["1-a"], false).await;
-    let own = db.replicas().own_copy(0).await.unwrap().unwrap();
+    let own = db.replicas().own_replica(0).await.unwrap().unwrap();
     let held = Held { only: false, marks: vec![Mark::of(own.replica_position())] };
     let token = Token::of("db", db.instance(), [WrittenTo { range: db.map().range(0), held }]);
     (cluster, token)
@@ -90,14 +90,14 @@ async fn shown(db: &Arc<Database>) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn reads_with_a_token_show_the_write_where_the_copy_here_lacks_it() {
+async fn reads_with_a_token_show_the_write_where_the_replica_here_lacks_it() {
     let (cluster, token) = one_ahead().await;
     for at in [1, 2] {
         let db = cluster.db(at);
         assert_eq!(shown(&db).await, [false; 8], "node {at}");
         let floor = floor(&cluster, at, &token).await.unwrap();
         assert_eq!(shown(&db.above(&floor)).await, [true; 8], "node {at}");
-        // Without the token the copy here is read, as before.
+        // Without the token the replica here is read, as before.
         assert!(!listed(&db, KeyBounds::default()).await);
     }
     // A majority is asked all the same, and what it knows besides is shown.
@@ -115,7 +115,7 @@ async fn a_read_that_cannot_be_as_new_as_its_token_fails_and_one_that_can_again_
     assert_eq!(behind.unwrap_err(), TokenError::Behind);
     assert_eq!(other.unwrap_err(), TokenError::OtherDatabase);
     cluster.heal().await;
-    // What another copy has read of the first one is as good as that.
+    // What another replica has read of the first one is as good as that.
     let has = || async { own_leaves(&cluster.db(1), "a").await.len() == 1 };
     cluster.nodes[1].coordinator.context().lagging("db");
     eventually(has).await;
@@ -125,7 +125,7 @@ async fn a_read_that_cannot_be_as_new_as_its_token_fails_and_one_that_can_again_
 }
 
 #[tokio::test]
-async fn a_token_names_every_copy_that_was_waited_for() {
+async fn a_token_names_every_replica_that_was_waited_for() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 4, 3).await.unwrap();
     let edits = (0..40).map(|n| request(&format!("d{n}"), "{}")).collect();
@@ -146,7 +146,7 @@ async fn a_token_names_every_copy_that_was_waited_for() {
 }
 
 #[tokio::test]
-async fn a_token_of_a_purge_counts_for_the_copies_that_purged() {
+async fn a_token_of_a_purge_counts_for_the_replicas_that_purged() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;

@@ -1,4 +1,4 @@
-//! Tombstones are collected, and nothing comes back: not from a copy that was away, nor from one restored.
+//! Tombstones are collected, and nothing comes back: not from a replica that was away, nor from one restored.
 
 use super::moves::still;
 use super::*;
@@ -6,8 +6,8 @@ use crate::config::Setting;
 use crate::coordinator::anti_entropy::tombstone_collection::sweep;
 use crate::coordinator::rebalance::moves::MapEdit;
 use crate::coordinator::replica::calls::Info;
-use crate::coordinator::replica::range_copy::RangeCopy;
-use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::range_replica::RangeReplica;
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::{Origin, merge_missing};
 use crate::coordinator::{RepairOperations, WriteOperations};
 use crate::document::draft::PreparedBody;
@@ -16,7 +16,7 @@ use crate::shard::{Edit, EditOp};
 
 const AGE: Duration = Duration::from_millis(1);
 
-/// Three nodes with a copy each, a document that stays and one that is deleted by all.
+/// Three nodes with a replica each, a document that stays and one that is deleted by all.
 async fn with_tombstone(engine: Engine) -> Cluster {
     let cluster = Cluster::of(3, engine).await;
     cluster.create(0, 1, 3).await.unwrap();
@@ -56,7 +56,7 @@ async fn lack(cluster: &Cluster, nodes: impl IntoIterator<Item = usize>, name: &
     true
 }
 
-/// Until no copy has a trace of a document.
+/// Until no replica has a trace of a document.
 async fn collected(cluster: &Cluster, name: &str) {
     eventually(|| async {
         look(cluster).await;
@@ -65,14 +65,14 @@ async fn collected(cluster: &Cluster, name: &str) {
     .await;
 }
 
-async fn copy_at(cluster: &Cluster, at: usize) -> crate::shard::ShardCopy {
-    cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap().shard
+async fn replica_at(cluster: &Cluster, at: usize) -> crate::shard::ShardReplica {
+    cluster.db(at).replicas().own_replica(0).await.unwrap().unwrap().shard
 }
 
 async fn markers(cluster: &Cluster) -> u64 {
     let mut sum = 0;
     for at in 0..cluster.nodes.len() {
-        sum += copy_at(cluster, at).await.state().await.unwrap().markers;
+        sum += replica_at(cluster, at).await.state().await.unwrap().markers;
     }
     sum
 }
@@ -99,12 +99,12 @@ async fn restart_on(cluster: &mut Cluster, at: usize, dir: tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn all_copies_collect_a_tombstone_and_a_document_begins_anew_when_they_have() {
+async fn all_replicas_collect_a_tombstone_and_a_document_begins_anew_when_they_have() {
     let cluster = with_tombstone(Engine::Memory).await;
     collected(&cluster, "a").await;
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "stays").await.len(), 1);
-        assert_eq!(copy_at(&cluster, at).await.info().await.unwrap().doc_del_count, 0);
+        assert_eq!(replica_at(&cluster, at).await.info().await.unwrap().doc_del_count, 0);
         assert_eq!(cluster.db(at).maintenance().purge_infos().await.unwrap(), Vec::new(), "it was no purge");
     }
     eventually(|| async {
@@ -120,7 +120,7 @@ async fn all_copies_collect_a_tombstone_and_a_document_begins_anew_when_they_hav
 }
 
 #[tokio::test]
-async fn nothing_is_collected_while_a_copy_is_away() {
+async fn nothing_is_collected_while_a_replica_is_away() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -135,7 +135,7 @@ async fn nothing_is_collected_while_a_copy_is_away() {
 }
 
 /// A document that stays and one that is deleted and collected; node 2, cut off, has the disk of before.
-async fn with_old_copy() -> Cluster {
+async fn with_old_replica() -> Cluster {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     for name in ["a", "stays"] {
@@ -153,8 +153,8 @@ async fn with_old_copy() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_restored_copy_does_not_bring_back_what_was_collected_and_keeps_what_it_stored_since() {
-    let cluster = with_old_copy().await;
+async fn a_restored_replica_does_not_bring_back_what_was_collected_and_keeps_what_it_stored_since() {
+    let cluster = with_old_replica().await;
     write(&cluster.db(2), "alone", "{}", Some(1)).await.unwrap();
     cluster.heal().await;
     eventually(|| async { all_lack(&cluster, "a").await }).await;
@@ -174,10 +174,10 @@ async fn a_restored_copy_does_not_bring_back_what_was_collected_and_keeps_what_i
 
 /// The document's last change is new, and only one of its leaves.
 #[tokio::test]
-async fn a_restored_copy_gives_up_old_leaves_beside_new_ones() {
-    let cluster = with_old_copy().await;
+async fn a_restored_replica_gives_up_old_leaves_beside_new_ones() {
+    let cluster = with_old_replica().await;
     let edit = merge("a", "1-00000000000000000000000000000abc");
-    copy_at(&cluster, 2).await.edit(vec![edit]).await.unwrap().remove(0).unwrap();
+    replica_at(&cluster, 2).await.edit(vec![edit]).await.unwrap().remove(0).unwrap();
     assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 2);
     cluster.heal().await;
     for at in 0..3 {
@@ -188,7 +188,7 @@ async fn a_restored_copy_gives_up_old_leaves_beside_new_ones() {
 
 /// Its halves count their bodies anew, but go on with its sequences.
 #[tokio::test]
-async fn a_restored_copy_to_before_its_range_was_split_brings_nothing_back() {
+async fn a_restored_replica_to_before_its_range_was_split_brings_nothing_back() {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     let names: Vec<String> = (0..6).map(|n| format!("a{n}")).collect();
@@ -220,9 +220,9 @@ async fn a_restored_copy_to_before_its_range_was_split_brings_nothing_back() {
     }
 }
 
-/// The copy that was moved is none of those who know; the one in its place never read the old one as it was.
+/// The replica that was moved is none of those who know; the one in its place never read the old one as it was.
 #[tokio::test]
-async fn a_restored_copy_to_before_another_one_was_moved_brings_nothing_back() {
+async fn a_restored_replica_to_before_another_one_was_moved_brings_nothing_back() {
     let mut cluster = Cluster::of(4, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     for name in ["a", "stays"] {
@@ -233,8 +233,8 @@ async fn a_restored_copy_to_before_another_one_was_moved_brings_nothing_back() {
     let (there, spare): (Vec<usize>, Vec<usize>) = (0..4).partition(|at| held.contains(&names[*at]));
     let (old, holders) = (there[1], [there[1], there[2], spare[0]]);
     let backup = cluster.nodes[old].world.copy_of_data();
-    let copies = [(range, holders.iter().map(|at| names[*at].clone()).collect())].into();
-    let edit = MapEdit { version: cluster.db(old).map_version().0, copies, moves: None };
+    let replicas = [(range, holders.iter().map(|at| names[*at].clone()).collect())].into();
+    let edit = MapEdit { version: cluster.db(old).map_version().0, replicas, moves: None };
     cluster.nodes[old].coordinator.edit_map(&cluster.db(old), &edit).await.unwrap();
     let is_moved = |at: usize| cluster.db(at).shards()[0].1.contains(&names[spare[0]]);
     eventually(|| async { (0..4).all(is_moved) }).await;
@@ -256,16 +256,16 @@ async fn a_restored_copy_to_before_another_one_was_moved_brings_nothing_back() {
     assert!(lack(&cluster, holders, "a").await);
 }
 
-/// Whether a copy holds a document, also one that is not filled yet.
+/// Whether a replica holds a document, also one that is not filled yet.
 async fn is_taken_in(cluster: &Cluster, at: usize, name: &str) -> bool {
     let Ok(database) = cluster.nodes[at].coordinator.database("db") else { return false };
-    let Ok(Some(own)) = database.replicas().own_copy_to_fill(&database.layout(), 0).await else { return false };
+    let Ok(Some(own)) = database.replicas().own_replica_to_fill(&database.layout(), 0).await else { return false };
     own.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap()[0].is_some()
 }
 
 /// One of them is of the time before the document, or empty, and takes it in from the other one before it meets the
 /// third. What it was given there is no younger than the other one's.
-async fn old_copies_meet(is_empty: bool) {
+async fn old_replicas_meet(is_empty: bool) {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     write(&cluster.db(0), "stays", "{}", Some(3)).await.unwrap();
@@ -289,18 +289,18 @@ async fn old_copies_meet(is_empty: bool) {
 }
 
 #[tokio::test]
-async fn copies_restored_to_different_times_that_meet_bring_nothing_back() {
-    old_copies_meet(false).await;
+async fn replicas_restored_to_different_times_that_meet_bring_nothing_back() {
+    old_replicas_meet(false).await;
 }
 
 #[tokio::test]
-async fn a_restored_copy_and_one_that_lost_its_disk_bring_nothing_back() {
-    old_copies_meet(true).await;
+async fn a_restored_replica_and_one_that_lost_its_disk_bring_nothing_back() {
+    old_replicas_meet(true).await;
 }
 
-/// Who reads the feed of that copy has not seen them yet.
+/// Who reads the feed of that replica has not seen them yet.
 #[tokio::test]
-async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_old_there() {
+async fn tombstones_that_came_late_to_a_replica_are_not_collected_before_they_are_old_there() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -323,8 +323,8 @@ async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_o
 
 /// It waits for the one that is away; the other one is in sync, and asks it for nothing.
 #[tokio::test]
-async fn a_restored_copy_that_waits_keeps_nobody_out_of_step() {
-    let cluster = with_old_copy().await;
+async fn a_restored_replica_that_waits_keeps_nobody_out_of_step() {
+    let cluster = with_old_replica().await;
     cluster.cut(&[1]);
     let old: Arc<str> = cluster.network.names[2].as_str().into();
     let context = cluster.nodes[0].coordinator.context();
@@ -339,49 +339,50 @@ async fn a_restored_copy_that_waits_keeps_nobody_out_of_step() {
 
 /// Else it would bring back what was collected of that.
 #[tokio::test]
-async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_something_was_collected() {
+async fn what_another_replica_had_taken_in_is_not_taken_out_of_a_damaged_one_where_something_was_collected() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
-    cluster.db(1).pulls().pull_copy(0, &cluster.network.names[0].as_str().into()).await.unwrap();
+    cluster.db(1).pulls().pull_replica(0, &cluster.network.names[0].as_str().into()).await.unwrap();
     let (db, Node { world, coordinator, .. }) = (cluster.db(0), &cluster.nodes[0]);
     for (forgot, taken) in [(true, 0), (false, 1)] {
         let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
-        let fresh = crate::shard::ShardCopy::open(&world.storage, fresh).await.unwrap();
+        let fresh = crate::shard::ShardReplica::open(&world.storage, fresh).await.unwrap();
         if forgot {
             let done = crate::shard::Horizon::default().with("n9@h", crate::shard::Round { number: 1, id: 1 });
             fresh.adopt(&done).await.unwrap();
         }
-        let own =
-            crate::coordinator::replica::range_copy::OwnCopy::of(fresh, &coordinator.context().epochs).await.unwrap();
-        assert_eq!(db.replica_rebuild().recover(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
+        let own = crate::coordinator::replica::range_replica::OwnReplica::of(fresh, &coordinator.context().epochs)
+            .await
+            .unwrap();
+        assert_eq!(db.replica_rebuild().recover(0, &replica_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
     }
 }
 
 #[tokio::test]
-async fn a_copy_that_collected_something_takes_nothing_from_reads() {
+async fn a_replica_that_collected_something_takes_nothing_from_reads() {
     let cluster = with_tombstone(Engine::Memory).await;
     collected(&cluster, "a").await;
-    let own = cluster.db(0).replicas().own_copy(0).await.unwrap().unwrap();
-    let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
+    let own = cluster.db(0).replicas().own_replica(0).await.unwrap().unwrap();
+    let source = RemoteReplica::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
     let edit = merge("a", "1-0123456789abcdef0123456789abcdef");
     let merge = |origin| {
-        let (copy, edits) = (RangeCopy::Own(own.clone()), vec![edit.clone()]);
+        let (replica, edits) = (RangeReplica::Own(own.clone()), vec![edit.clone()]);
         let source = source.clone();
-        async move { merge_missing(&copy, edits, &source, origin).await }
+        async move { merge_missing(&replica, edits, &source, origin).await }
     };
     assert!(merge(Origin::Anywhere).await.is_err());
     assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 0);
     assert_eq!(merge(Origin::Anew).await.unwrap(), 1);
 }
 
-/// What is asked of a copy that has collected the same is refused by one that was restored from a backup meanwhile.
+/// What is asked of a replica that has collected the same is refused by one that was restored from a backup meanwhile.
 #[tokio::test]
-async fn a_copy_that_has_not_collected_the_same_is_not_read() {
+async fn a_replica_that_has_not_collected_the_same_is_not_read() {
     let cluster = with_tombstone(Engine::Memory).await;
     collected(&cluster, "a").await;
-    let done = copy_at(&cluster, 0).await.told().await.unwrap().done;
-    let remote = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
+    let done = replica_at(&cluster, 0).await.told().await.unwrap().done;
+    let remote = RemoteReplica::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
     assert!(remote.clone().behind(&done).ask(Info).await.is_ok());
     let more = done.with("n9@h", crate::shard::Round { number: 1, id: 1 });
     assert!(remote.behind(&more).ask(Info).await.is_err());
@@ -419,7 +420,7 @@ async fn a_dry_run_tells_what_the_next_round_takes_and_what_holds_it_back() {
             sweep(&Arc::downgrade(&node.coordinator), None).await;
         }
     };
-    // All copies note where they stand; once that is a second ago, the round is due.
+    // All replicas note where they stand; once that is a second ago, the round is due.
     eventually(|| async {
         let told = cluster.db(1).collection().retention(true).await.unwrap();
         if told.held_back_by.is_empty() {
@@ -428,7 +429,7 @@ async fn a_dry_run_tells_what_the_next_round_takes_and_what_holds_it_back() {
         }
         assert!(!all_lack(&cluster, "a").await, "{told:?}");
         for at in 0..3 {
-            let own = cluster.db(at).replicas().own_copy(0).await.unwrap().unwrap();
+            let own = cluster.db(at).replicas().own_replica(0).await.unwrap().unwrap();
             cluster.db(at).collection().aged_up_to(&own, true).await.unwrap();
         }
         false
@@ -445,8 +446,10 @@ async fn a_dry_run_tells_what_the_next_round_takes_and_what_holds_it_back() {
 async fn where_nothing_is_to_be_collected_nothing_is_kept_about_it() {
     let cluster = with_tombstone(Engine::Memory).await;
     cluster.heal().await;
-    let copy = copy_at(&cluster, 0).await;
-    assert_eq!(copy.state().await.unwrap().rounds, 0);
-    assert!(copy.meta_get("horizon").await.unwrap().is_none() && copy.meta_get("forgetting").await.unwrap().is_none());
+    let replica = replica_at(&cluster, 0).await;
+    assert_eq!(replica.state().await.unwrap().rounds, 0);
+    assert!(
+        replica.meta_get("horizon").await.unwrap().is_none() && replica.meta_get("forgetting").await.unwrap().is_none()
+    );
     assert_eq!(crate::coordinator::replica::context::age(&cluster.nodes[0].coordinator.context().config), None);
 }

@@ -1,7 +1,7 @@
 //! Two databases of one name: what was acknowledged in either is in the one that stays.
 
 use super::super::check::{keys_of, spoil};
-use super::super::convergence::{copy, plant};
+use super::super::convergence::{plant, replica};
 use super::*;
 use crate::coordinator::backup::{BackupError, Extent, LeftOut, dump, snapshot_node};
 use crate::coordinator::topology::record::{self, Record};
@@ -13,7 +13,7 @@ use crate::storage::StorageError;
 const DB: &str = "db";
 
 impl Cluster {
-    /// The record of a database that is older than the one of its name on a node, with the same copies.
+    /// The record of a database that is older than the one of its name on a node, with the same replicas.
     fn older(&self, at: usize) -> Record {
         let known = self.nodes[at].coordinator.known(DB).expect("a database");
         let mut record = known.shared(&self.nodes[at].coordinator.context().node);
@@ -30,7 +30,7 @@ impl Cluster {
         self.nodes[at].coordinator.superseded(DB).await.unwrap().len()
     }
 
-    /// Waits until the copy of every node holds a document, and no instance is superseded.
+    /// Waits until the replica of every node holds a document, and no instance is superseded.
     async fn united(&self, document: &str) {
         for at in 0..self.nodes.len() {
             eventually(|| async {
@@ -131,7 +131,7 @@ async fn stays_with_damage(kind: u8, value: &[u8]) -> Cluster {
     cluster.cut(&[1, 2]);
     let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
     write(&cluster.db(0), "bad", r#"{"v":1}"#, None).await.unwrap();
-    plant(&copy(&cluster, 0).await, "bad", &["1-b"], false).await;
+    plant(&replica(&cluster, 0).await, "bad", &["1-b"], false).await;
     for name in ["good", "_local/bad", "_local/good"] {
         write(&cluster.db(0), name, "{}", None).await.unwrap();
     }
@@ -185,7 +185,7 @@ async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damage
     coordinator.create_database("other", options).await.unwrap();
     let other = coordinator.database("other").unwrap();
     attach(&other, "attached", &Bytes::from(vec![7; 600_000])).await;
-    let from = other.replicas().own_copy(0).await.unwrap().unwrap().shard;
+    let from = other.replicas().own_replica(0).await.unwrap().unwrap().shard;
     plant(&from, "attached", &["1-a"], false).await;
     for n in 0..100 {
         plant(&from, "many", &[&format!("1-{n:032x}")], false).await;
@@ -217,15 +217,15 @@ async fn a_write_whose_database_gives_way_behind_a_silent_primary_is_not_answere
     cluster.network.mute.lock().unwrap().insert(primaries[0].to_string());
     let db = cluster.db(writer);
     // So it is closed when it goes.
-    copy(&cluster, writer).await.close();
+    replica(&cluster, writer).await.close();
     let unknown = write(&db, "d", "{}", None).await;
     assert!(matches!(unknown, Err(WriteError::Unknown)), "{unknown:?}");
     assert_eq!(write(&db, "_local/l", "{}", None).await.unwrap().written, Written::Accepted);
 }
 
-/// The answer was 404 or, where copies had moved, a conflict with the very edit that was stored.
+/// The answer was 404 or, where replicas had moved, a conflict with the very edit that was stored.
 #[tokio::test]
-async fn what_others_hold_counts_where_the_copy_of_the_node_that_was_asked_is_gone() {
+async fn what_others_hold_counts_where_the_replica_of_the_node_that_was_asked_is_gone() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let document = Some(LocalDocument { rev: 1, body: Bytes::from_static(b"{}") });
@@ -293,9 +293,9 @@ async fn what_was_purged_behind_a_split_does_not_come_back_from_superseded_insta
     assert_eq!(body(&cluster.db(0), "purged").await, "!");
 }
 
-/// A third database took the name while the copies of the second one were being filled, and was taken for filled.
+/// A third database took the name while the replicas of the second one were being filled, and was taken for filled.
 #[tokio::test]
-async fn a_node_whose_copies_begin_anew_while_they_are_filled_is_not_in_sync() {
+async fn a_node_whose_replicas_begin_anew_while_they_are_filled_is_not_in_sync() {
     let cluster = Cluster::new(1).await;
     let context = cluster.nodes[0].coordinator.context();
     context.status.begins_anew(DB);
@@ -379,8 +379,8 @@ async fn no_validation_function_drops_what_was_acknowledged() {
     cluster.united("_design/v").await;
 }
 
-/// Writes a document with an attachment, unites its database with one of other copies, and reads it everywhere.
-async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String>) {
+/// Writes a document with an attachment, unites its database with one of other replicas, and reads it everywhere.
+async fn attachment_goes_over(replicas: impl Fn(&Cluster, &[String]) -> Vec<String>) {
     let cluster = Cluster::new(4).await;
     cluster.create(0, 1, 3).await.unwrap();
     let (db, content) = (cluster.db(0), Bytes::from(vec![7; 300_000]));
@@ -391,7 +391,7 @@ async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String
     let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
     db.attachments().put_attachment(&id("d"), "f", None, staged, options).await.unwrap();
     let mut older = cluster.older(0);
-    let nodes = copies(&cluster, &older.by_range.as_ref().unwrap()[0]);
+    let nodes = replicas(&cluster, &older.by_range.as_ref().unwrap()[0]);
     (older.n, older.by_range) = (nodes.len() as u32, Some(vec![nodes.clone()]));
     for node in &cluster.nodes {
         node.coordinator.adopt(DB, older.clone()).await.unwrap();
@@ -411,12 +411,12 @@ async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String
 }
 
 #[tokio::test]
-async fn attachments_go_over_to_copies_on_the_same_nodes() {
+async fn attachments_go_over_to_replicas_on_the_same_nodes() {
     attachment_goes_over(|_, held| held.to_vec()).await;
 }
 
 #[tokio::test]
-async fn attachments_go_over_to_a_copy_on_another_node() {
+async fn attachments_go_over_to_a_replica_on_another_node() {
     let other = |cluster: &Cluster, held: &[String]| {
         cluster.network.names.iter().filter(|name| !held.contains(name)).cloned().collect()
     };

@@ -8,7 +8,7 @@ use crate::coordinator::{ReadOperations, WriteOperations};
 use crate::observe::metrics::Gauge;
 
 #[tokio::test]
-async fn a_view_is_the_same_on_a_node_without_copies() {
+async fn a_view_is_the_same_on_a_node_without_replicas() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 1).await.unwrap();
     write(&cluster.db(0), "_design/v", r#"{"views":{"v":{"map":"function(d){emit(d.n)}"}}}"#, None).await.unwrap();
@@ -26,7 +26,7 @@ async fn a_view_is_the_same_on_a_node_without_copies() {
 }
 
 #[tokio::test]
-async fn groups_are_the_same_on_a_node_without_copies() {
+async fn groups_are_the_same_on_a_node_without_replicas() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 4, 1).await.unwrap();
     let names = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_2", "_bottom_2"];
@@ -58,7 +58,7 @@ async fn groups_are_the_same_on_a_node_without_copies() {
 }
 
 #[tokio::test]
-async fn groups_go_on_with_another_copy() {
+async fn groups_go_on_with_another_replica() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 2).await.unwrap();
     let design = r#"{"views":{"v":{"map":"function(d){emit(d.n, 1)}","reduce":"_sum"}}}"#;
@@ -126,7 +126,7 @@ async fn a_reduction_of_many_pages_is_of_one_moment_or_ends_with_an_error() {
 
     // A replica that has lost the state, as a node that was started anew.
     let lose = async |rows: &ViewRows| {
-        let remote = rows.seats.iter().find(|seat| seat.copy.node().is_some()).expect("a range elsewhere");
+        let remote = rows.seats.iter().find(|seat| seat.replica.node().is_some()).expect("a range elsewhere");
         let (view, number) = remote.state.as_ref().expect("a state").named();
         view.release(number).await.unwrap();
     };
@@ -157,7 +157,7 @@ async fn a_reduction_of_many_pages_is_of_one_moment_or_ends_with_an_error() {
 }
 
 #[tokio::test]
-async fn a_view_that_fails_fails_the_others_on_a_node_without_copies() {
+async fn a_view_that_fails_fails_the_others_on_a_node_without_replicas() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 1).await.unwrap();
     let map = "function(d){emit(1, d.n)}";
@@ -208,7 +208,7 @@ async fn etags_of_lists_and_feeds_end_with_the_replica_that_is_read() {
     let at = |name: &String| cluster.network.names.iter().position(|own| own == name).unwrap();
     let reader = (0..3).find(|n| !holders.iter().any(|name| at(name) == *n)).unwrap();
     let db = cluster.db(reader);
-    let first = at(&db.replicas().copy_of(0).await.unwrap().node().unwrap().to_string());
+    let first = at(&db.replicas().replica_of(0).await.unwrap().node().unwrap().to_string());
     let state = async || {
         db.update_seq().await.unwrap();
         db.read_state()
@@ -221,7 +221,7 @@ async fn etags_of_lists_and_feeds_end_with_the_replica_that_is_read() {
     list.next().await.unwrap();
     assert_ne!(db.read_state(), before, "the list was read elsewhere");
     cluster.heal().await;
-    eventually(|| async { state().await != before && db.replicas().copy_of(0).await.is_ok() }).await;
+    eventually(|| async { state().await != before && db.replicas().replica_of(0).await.is_ok() }).await;
     let alone =
         cluster.nodes[0].coordinator.create_database("alone", CreateOptions { n: Some(1), ..CreateOptions::default() });
     alone.await.unwrap();

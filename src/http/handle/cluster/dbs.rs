@@ -19,7 +19,7 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 /// `path` is what stands behind `_dbs`.
 ///
 /// # Errors
-/// 404 for unknown databases, 409 for another revision than the present one, 400 for copies that cannot be so.
+/// 404 for unknown databases, 409 for another revision than the present one, 400 for replicas that cannot be so.
 pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Reply> {
     match (path, request.verb) {
         ([], Verb::Get) => {
@@ -107,7 +107,7 @@ fn document(database: &Arc<Database>) -> Object {
     out
 }
 
-/// Begins to bring the copies to where the document wants them, and calls off the moves that it does not list.
+/// Begins to bring the replicas to where the document wants them, and calls off the moves that it does not list.
 async fn edit(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
     let database = open(ctx, name)?;
     let (version, _) = database.map_version();
@@ -121,8 +121,8 @@ async fn edit(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> 
     let nodes = |nodes: &Value| -> Option<BTreeSet<String>> {
         nodes.as_array()?.iter().map(|node| node.as_str().map(str::to_owned)).collect()
     };
-    let copies = wanted.iter().map(|(range, listed)| Some((range.to_owned(), nodes(listed)?))).collect::<Option<_>>();
-    let copies = copies.ok_or_else(|| Problem::bad_request("`by_range` must list the nodes of each range"))?;
+    let replicas = wanted.iter().map(|(range, listed)| Some((range.to_owned(), nodes(listed)?))).collect::<Option<_>>();
+    let replicas = replicas.ok_or_else(|| Problem::bad_request("`by_range` must list the nodes of each range"))?;
     let range = |moved: &Value| moved.as_object()?.get("range")?.as_str().map(str::to_owned);
     let moves = match body.get("moves") {
         None => None,
@@ -131,7 +131,7 @@ async fn edit(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> 
             Some(listed.ok_or_else(|| Problem::bad_request("`moves` must list moves, each with its `range`"))?)
         }
     };
-    let version = ctx.coordinator.edit_map(&database, &MapEdit { version, copies, moves }).await?;
+    let version = ctx.coordinator.edit_map(&database, &MapEdit { version, replicas, moves }).await?;
     let body = json!({"ok": true, "id": name, "rev": rev(&database, version)});
     Ok(Reply::value(StatusCode::CREATED, &body))
 }

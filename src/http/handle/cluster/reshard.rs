@@ -133,7 +133,7 @@ fn shown(job: &Job) -> Value {
     })
 }
 
-/// One job for each copy that the request names.
+/// One job for each replica that the request names.
 async fn create(ctx: &Context, mut request: Request) -> Result<Reply> {
     request.require_json()?;
     let body = request.query_object().await?;
@@ -207,8 +207,8 @@ fn job_request(body: &Object, there: &There<'_>) -> Result<JobRequest> {
     }
     match (db, shard) {
         (Some(_), Some(_)) => Err(Problem::bad_request("`db` and `shard` are mutually exclusive")),
-        (Some(db), None) => Ok(JobRequest { db, node, range, copy: None }),
-        (None, Some((range, db, name))) => Ok(JobRequest { db, node, range, copy: Some(name) }),
+        (Some(db), None) => Ok(JobRequest { db, node, range, replica: None }),
+        (None, Some((range, db, name))) => Ok(JobRequest { db, node, range, replica: Some(name) }),
         (None, None) => Err(Problem::bad_request("Must specify at least `db` or `shard`")),
     }
 }
@@ -217,8 +217,8 @@ fn invalid(name: &str) -> Problem {
     Problem::bad_request(format!("Invalid `{name}`"))
 }
 
-/// The range and the database of a copy's name, `shards/00000000-7fffffff/db.1700000000`. What looks like a range and
-/// is none is of no copy.
+/// The range and the database of a replica's name, `shards/00000000-7fffffff/db.1700000000`. What looks like a range
+/// and is none is of no replica.
 fn parts_of(name: &str) -> Option<(Option<Range>, &str)> {
     let (range, rest) = name.strip_prefix("shards/")?.split_once('/')?;
     let (begin, end) = range.split_once('-')?;
@@ -246,7 +246,7 @@ mod tests {
         let name = "shards/00000000-7fffffff/a/b.c.1700000000";
         let by_shard = read(&format!(r#"{{"type":"split","shard":"{name}","node":"a@h"}}"#)).unwrap();
         assert_eq!((by_shard.db.as_str(), by_shard.range), ("a/b.c", Range::parse("00000000-7fffffff")));
-        assert_eq!((by_shard.copy.as_deref(), by_shard.node.as_deref()), (Some(name), Some("a@h")));
+        assert_eq!((by_shard.replica.as_deref(), by_shard.node.as_deref()), (Some(name), Some("a@h")));
         let cases = [
             (r#"{"db":"d"}"#, "`job type must be `split`"),
             (r#"{"type":"merge","db":"d"}"#, "`job type must be `split`"),

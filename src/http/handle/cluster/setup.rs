@@ -163,7 +163,7 @@ async fn begin(ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The number of copies that a cluster of so many nodes keeps: at most 3, and 3 for a text (as measured).
+/// The number of replicas that a cluster of so many nodes keeps: at most 3, and 3 for a text (as measured).
 fn node_count(value: Option<&Value>) -> Option<i64> {
     match value {
         None | Some(Value::Null) => None,
@@ -276,7 +276,7 @@ async fn join_cluster(ctx: &Context, body: &Object) -> Result<()> {
     let (address, token) = address_and_token(body)?;
     ctx.cluster.check_joins()?;
     if ctx.config.bool("couchdb", "single_node", false) || ctx.config.text("cluster", "n", "") == "1" {
-        // New databases would go on to have one copy.
+        // New databases would go on to have one replica.
         return Err(Problem::bad_request(
             "This node is set up as a single one: delete couchdb/single_node, cluster/n.",
         ));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_follow_the_number_of_nodes() {
+    fn replicas_follow_the_number_of_nodes() {
         let count = |text: &str| node_count(object(text).get("node_count"));
         assert_eq!(count("{}"), None);
         assert_eq!(count(r#"{"node_count":2}"#), Some(2));

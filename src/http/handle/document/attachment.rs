@@ -177,7 +177,7 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
     let done = db.attachments().delete_attachment(&id, name, rev, options).await?;
     let reply = written(&db, id.as_str(), &done, StatusCode::OK);
-    // CouchDB says 200 however many copies hold the deletion, and sends no ETag.
+    // CouchDB says 200 however many replicas hold the deletion, and sends no ETag.
     let follows = ctx.config.follows_couchdb();
     Ok(if follows { reply.status(StatusCode::OK) } else { reply.etag(&rev_etag(&done.rev)) })
 }

@@ -40,8 +40,8 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Resu
     }
 }
 
-/// How many copies agreed on what an answer says; sent where there are several.
-const COPIES: HeaderName = HeaderName::from_static("x-settee-copies");
+/// How many replicas agreed on what an answer says; sent where there are several.
+const REPLICAS: HeaderName = HeaderName::from_static("x-settee-copies");
 
 /// `POST /{db}`
 pub async fn post(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
@@ -104,19 +104,19 @@ pub fn ok_json(id: &str, rev: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// The answer to a write that took place: `full` when enough copies have it, else 202.
+/// The answer to a write that took place: `full` when enough replicas have it, else 202.
 pub fn written(db: &Arc<Database>, id: &str, done: &WriteDone, full: StatusCode) -> Reply {
     let status = match done.written {
         Written::Quorum => full,
         Written::Accepted => StatusCode::ACCEPTED,
     };
     let reply = Reply::json(status, ok_json(id, Some(&done.rev.to_string())));
-    token::with_token(db, of_copies(db, reply, done.copies as usize), [done])
+    token::with_token(db, of_replicas(db, reply, done.replicas as usize), [done])
 }
 
-/// The reply with the number of copies that agreed on it, or hold what it tells of, where there are several.
-pub fn of_copies(db: &Arc<Database>, reply: Reply, copies: usize) -> Reply {
-    if db.map().n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply }
+/// The reply with the number of replicas that agreed on it, or hold what it tells of, where there are several.
+pub fn of_replicas(db: &Arc<Database>, reply: Reply, replicas: usize) -> Reply {
+    if db.map().n > 1 { reply.header(REPLICAS, &replicas.to_string()) } else { reply }
 }
 
 /// The ETag of a revision.

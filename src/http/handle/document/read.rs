@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::open_revs;
 use super::read_options::ReadOptions;
 use super::shown::{Data, Piece, Shown, length, write_pieces};
-use super::{of_copies, open, placed_id, rev_etag};
+use super::{of_replicas, open, placed_id, rev_etag};
 use crate::coordinator::{Database, Fetched, ReadOperations, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -26,7 +26,7 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
         return open_revs::get(ctx, request, db, id, &options, open_revs).await;
     }
     let named = options.rev.clone().filter(|_| !options.latest);
-    let (fetched, mut stored, copies) = agreed(&db, &id, named.as_ref(), &options).await?;
+    let (fetched, mut stored, replicas) = agreed(&db, &id, named.as_ref(), &options).await?;
     rules::sight(ctx, &request.user, &db, &id)?.limit(&mut stored)?;
     let data = Data::wanted(&options, &fetched, &stored, false);
     let shown = Shown { id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
@@ -38,10 +38,10 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
         }
         let content_type = format!("multipart/related; boundary=\"{boundary}\"");
         let reply = stream(Arc::clone(&db), id.clone(), text.pieces).header(http::header::CONTENT_TYPE, &content_type);
-        let reply = of_copies(&db, reply, copies);
+        let reply = of_replicas(&db, reply, replicas);
         return Ok(if text.has_meta { reply } else { reply.etag(&etag) });
     }
-    Ok(of_copies(&db, json(request, &db, &shown), copies))
+    Ok(of_replicas(&db, json(request, &db, &shown), replicas))
 }
 
 fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {
@@ -79,7 +79,7 @@ pub async fn one(
     Ok((fetched, stored))
 }
 
-/// As [`one`]; tells how many copies have it just so, too.
+/// As [`one`]; tells how many replicas have it just so, too.
 async fn agreed(
     db: &Arc<Database>,
     id: &DocId,
@@ -87,13 +87,13 @@ async fn agreed(
     options: &ReadOptions,
 ) -> Result<(Fetched, StoredRevision, usize)> {
     let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
-    let (fetched, copies) = db.documents().fetch_agreed(id, want, options.r).await?;
+    let (fetched, replicas) = db.documents().fetch_agreed(id, want, options.r).await?;
     let Some(mut fetched) = fetched else { return Err(Problem::missing()) };
     let Some(stored) = fetched.take_one() else { return Err(Problem::missing()) };
     if stored.deleted && rev.is_none() && !options.deleted {
         return Err(Problem::not_found("deleted"));
     }
-    Ok((fetched, stored, copies))
+    Ok((fetched, stored, replicas))
 }
 
 /// A streamed answer made of pieces, with its length where that is known.

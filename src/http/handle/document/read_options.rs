@@ -47,7 +47,7 @@ pub struct ReadOptions {
     pub att_encoding_info: bool,
     /// A tombstone as winner is an answer, not a 404.
     pub deleted: bool,
-    /// How many copies to ask; the default number without it.
+    /// How many replicas to ask; the default number without it.
     pub r: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ impl ReadOptions {
             ("attachments", "true") => self.attachments = true,
             ("att_encoding_info", "true") => self.att_encoding_info = true,
             ("deleted", "true") => self.deleted = true,
-            ("r", text) => self.r = Some(copies(text)?),
+            ("r", text) => self.r = Some(replicas(text)?),
             ("meta", "true") => {
                 self.revs_info = true;
                 self.conflicts = true;
@@ -94,11 +94,11 @@ impl ReadOptions {
     }
 }
 
-/// How many copies `r` or `w` asks for.
+/// How many replicas `r` or `w` asks for.
 ///
 /// # Errors
 /// 400 for what is no number.
-pub fn copies(text: &str) -> Result<u32, Problem> {
+pub fn replicas(text: &str) -> Result<u32, Problem> {
     Ok(u32::try_from(positive(text)?).unwrap_or(u32::MAX))
 }
 

@@ -1,4 +1,4 @@
-//! PUT, POST, DELETE and COPY of a document (CouchDB documentation, 'Documents').
+//! PUT, POST, DELETE and REPLICA of a document (CouchDB documentation, 'Documents').
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::local;
 use super::read::one;
-use super::read_options::{ReadOptions, copies};
+use super::read_options::{ReadOptions, replicas};
 use super::related;
 use super::write_options::{destination, parent_revision, request_revision};
 use super::{checked_id, may_write, ok_json, open, placed_id, rev_etag, written};
@@ -104,7 +104,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
     Ok(written(&database, id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
 
-/// `COPY /{db}/{docid}` to the id in `Destination`, within the database.
+/// `REPLICA /{db}/{docid}` to the id in `Destination`, within the database.
 ///
 /// # Errors
 /// 400 for a bad destination, 404 for a missing source, 409 for a conflict.
@@ -133,7 +133,7 @@ pub fn named_revision(request: &Request) -> Result<Option<Revision>> {
 /// # Errors
 /// 400 for a `w` that is no number.
 pub fn options(request: &Request) -> Result<WriteOptions> {
-    let w = request.query.get("w").map(copies).transpose()?;
+    let w = request.query.get("w").map(replicas).transpose()?;
     // Of several that say either, the last counts.
     let says = |(name, value): &(&str, &str)| *name == "new_edits" && matches!(*value, "true" | "false");
     let new_edits = request.query.iter().filter(says).last().is_none_or(|(_, value)| value == "true");

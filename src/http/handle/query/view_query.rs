@@ -57,7 +57,7 @@ pub struct ViewArgs {
     pub sorted: bool,
     /// Whether a view is updated, by `update` or `stale`.
     pub update: Update,
-    /// Whether repeated queries of a view ask the same copies, by `stable`.
+    /// Whether repeated queries of a view ask the same replicas, by `stable`.
     pub stable: bool,
     /// `partition`, when given.
     pub partition: Option<String>,

@@ -152,12 +152,12 @@ fn infos(ctx: &Context, keys: Vec<Value>) -> Reply {
     })
 }
 
-/// One row: the database's record, or `not_found` for what is no database, or has no copy in reach.
+/// One row: the database's record, or `not_found` for what is no database, or has no replica in reach.
 async fn described(coordinator: &Coordinator, key: &Value) -> Result<String> {
     let shown = String::from_utf8_lossy(&key.to_vec()).into_owned();
     let info = match key.as_str().map(|name| coordinator.database(name)) {
         Some(Ok(database)) => match database::info(&database).await {
-            Err(ReadError::Unavailable(ShardError::NoCopy { .. })) => None,
+            Err(ReadError::Unavailable(ShardError::NoReplica { .. })) => None,
             info => Some(info?),
         },
         _ => None,

@@ -151,9 +151,9 @@ fn a_partition_that_can_be_none_is_refused_wherever_it_stands() {
     assert_eq!(number.partition.as_deref(), Some("5"));
 }
 
-/// Queries before built the index on the copy that this node reads; the one that all nodes ask alike may have none.
+/// Queries before built the index on the replica that this node reads; the one that all nodes ask alike may have none.
 #[test]
-fn stale_reads_ask_the_copy_that_has_the_index() {
+fn stale_reads_ask_the_replica_that_has_the_index() {
     let stable = |text: &str| ViewArgs::of_view(&query(text)).unwrap().stable;
     assert!(stable("stable=true") && !stable("stable=false") && !stable(""));
     assert!(!stable("stale=ok") && !stable("stale=update_after") && !stable("update=false"));

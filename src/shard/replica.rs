@@ -1,4 +1,4 @@
-//! [`ShardCopy`], the handle of an open replica, and the two ways to its records: a read step, and a change in the
+//! [`ShardReplica`], the handle of an open replica, and the two ways to its records: a read step, and a change in the
 //! committer.
 
 use std::collections::BTreeSet;
@@ -30,11 +30,11 @@ pub const VIEW_KIND: u8 = b'v';
 /// Called with each commit that gave out sequences, once it is durable. It must not block.
 pub type OnChange = Box<dyn Fn() + Send + Sync>;
 
-/// Says of a version of the database's map whether writes whose copies are counted by that map are taken now. Asked in
-/// the committer, so that no such write is stored behind the map that forbids it. It must not block.
+/// Says of a version of the database's map whether writes whose replicas are counted by that map are taken now. Asked
+/// in the committer, so that no such write is stored behind the map that forbids it. It must not block.
 pub type Admits = Box<dyn Fn(u64) -> bool + Send + Sync>;
 
-/// What the owner of a shard wants to hear of its copy, and what it decides.
+/// What the owner of a shard wants to hear of its replica, and what it decides.
 pub struct Owner {
     /// See [`OnChange`].
     pub on_change: OnChange,
@@ -49,9 +49,9 @@ impl Default for Owner {
     }
 }
 
-/// An open shard copy; a cheap handle. Open each shard once per node: its watch channel lives here.
+/// An open replica; a cheap handle. Open each shard once per node: its watch channel lives here.
 #[derive(Clone)]
-pub struct ShardCopy(pub(super) Arc<Inner>, Use);
+pub struct ShardReplica(pub(super) Arc<Inner>, Use);
 
 /// What a handle is used for.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ pub(super) struct Inner {
     design_commits: AtomicU64,
     /// The number of the last body when it was opened.
     opened_body: u64,
-    /// Nodes whose copies it has met since, see `tombstone_collection.rs`. A blocking lock: held for a look, never
+    /// Nodes whose replicas it has met since, see `tombstone_collection.rs`. A blocking lock: held for a look, never
     /// across an await.
     pub(super) compared: Mutex<BTreeSet<String>>,
     /// Whether it is noted what it applies from others, see `tombstone_collection.rs`.
@@ -86,8 +86,8 @@ pub(super) struct Inner {
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
-    /// Says which child shard gets a local document, too, while the copy is being split. A blocking lock: held to clone
-    /// it.
+    /// Says which child shard gets a local document, too, while the replica is being split. A blocking lock: held to
+    /// clone it.
     mirror: Mutex<Option<Sorter>>,
 }
 
@@ -102,9 +102,9 @@ const PARKED: u8 = 3;
 /// Its database is gone: nothing more is done with it.
 const CLOSED: u8 = 4;
 
-impl fmt::Debug for ShardCopy {
+impl fmt::Debug for ShardReplica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ShardCopy({})", self.0.shard.0)
+        write!(f, "ShardReplica({})", self.0.shard.0)
     }
 }
 
@@ -116,27 +116,28 @@ enum Refused<E> {
     ByWork(E),
 }
 
-impl ShardCopy {
+impl ShardReplica {
     /// Opens a shard; one without any record is empty. Reads its header. One that an older settee wrote gets its
     /// summaries first, in bounded steps.
-    pub async fn open(storage: &Storage, shard: ShardId) -> Result<ShardCopy, ShardError> {
-        ShardCopy::open_with(storage, shard, Owner::default()).await
+    pub async fn open(storage: &Storage, shard: ShardId) -> Result<ShardReplica, ShardError> {
+        ShardReplica::open_with(storage, shard, Owner::default()).await
     }
 
-    /// As [`ShardCopy::open`], with an owner, who is told of every change also when the caller of the edit went away.
-    pub async fn open_with(storage: &Storage, shard: ShardId, owner: Owner) -> Result<ShardCopy, ShardError> {
+    /// As [`ShardReplica::open`], with an owner, who is told of every change also when the caller of the edit went
+    /// away.
+    pub async fn open_with(storage: &Storage, shard: ShardId, owner: Owner) -> Result<ShardReplica, ShardError> {
         upgrade::if_needed(storage, shard).await?;
         let header = storage.read(move |view| Header::read(view, shard)).await?;
-        Ok(ShardCopy::over(storage, shard, owner, (header.update_seq, header.last_body)))
+        Ok(ShardReplica::over(storage, shard, owner, (header.update_seq, header.last_body)))
     }
 
     /// A shard of which not even the header can be read, for tools that bring what is left of it elsewhere: nothing is
     /// to be written to it, and nobody told of it.
-    pub fn of_remains(storage: &Storage, shard: ShardId) -> ShardCopy {
-        ShardCopy::over(storage, shard, Owner::default(), (0, 0))
+    pub fn of_remains(storage: &Storage, shard: ShardId) -> ShardReplica {
+        ShardReplica::over(storage, shard, Owner::default(), (0, 0))
     }
 
-    fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
+    fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardReplica {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let inner = Inner {
             storage,
@@ -153,7 +154,7 @@ impl ShardCopy {
             mirror: Mutex::default(),
         };
         let inner = Arc::new(inner);
-        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, inline: false })
+        ShardReplica(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, inline: false })
     }
 
     /// Its number.
@@ -161,31 +162,31 @@ impl ShardCopy {
         self.0.shard
     }
 
-    /// The same copy for work that may wait: its reads run on the threads of the background.
-    pub fn in_background(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, inline: false, ..self.1 })
+    /// The same replica for work that may wait: its reads run on the threads of the background.
+    pub fn in_background(&self) -> ShardReplica {
+        ShardReplica(Arc::clone(&self.0), Use { pool: Pool::Background, inline: false, ..self.1 })
     }
 
-    /// The same copy for builds of views, which yield to all others.
-    pub fn for_builds(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, inline: false, ..self.1 })
+    /// The same replica for builds of views, which yield to all others.
+    pub fn for_builds(&self) -> ShardReplica {
+        ShardReplica(Arc::clone(&self.0), Use { pool: Pool::Build, inline: false, ..self.1 })
     }
 
-    /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
-    pub fn unflushed(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, inline: false, ..self.1 })
+    /// The same replica as far as it is not in the store file yet: what is left where that cannot be opened.
+    pub fn unflushed(&self) -> ShardReplica {
+        ShardReplica(Arc::clone(&self.0), Use { unflushed: true, inline: false, ..self.1 })
     }
 
-    /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its inline
-    /// reads run on his thread, where they need no disk.
-    pub fn inline(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { inline: true, ..self.1 })
+    /// The same replica for somebody who has nothing else to do while it reads, such as to ask another replica: its
+    /// inline reads run on his thread, where they need no disk.
+    pub fn inline(&self) -> ShardReplica {
+        ShardReplica(Arc::clone(&self.0), Use { inline: true, ..self.1 })
     }
 
-    /// The same copy for writes that somebody counts by the map of that version: those are refused with
+    /// The same replica for writes that somebody counts by the map of that version: those are refused with
     /// [`ShardError::Moved`] once the owner does not admit that map any more, also when they are queued.
-    pub fn by_map(&self, version: u64) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { by_map: Some(version), ..self.1 })
+    pub fn by_map(&self, version: u64) -> ShardReplica {
+        ShardReplica(Arc::clone(&self.0), Use { by_map: Some(version), ..self.1 })
     }
 
     /// The number of the last body that was stored before it was opened: those of revisions stored since are higher.
@@ -204,12 +205,12 @@ impl ShardCopy {
         self.0.state.store(CLOSED, Ordering::SeqCst);
     }
 
-    /// Refuses all further calls with [`ShardError::Moved`], as [`ShardCopy::close`]: the documents are elsewhere.
+    /// Refuses all further calls with [`ShardError::Moved`], as [`ShardReplica::close`]: the documents are elsewhere.
     pub fn leave(&self) {
         self.0.state.fetch_max(LEFT, Ordering::SeqCst);
     }
 
-    /// Refuses all further calls with [`ShardError::NotExecuted`], as [`ShardCopy::close`]: another shard takes its
+    /// Refuses all further calls with [`ShardError::NotExecuted`], as [`ShardReplica::close`]: another shard takes its
     /// place.
     pub fn quarantine(&self) {
         self.0.state.fetch_max(PARKED, Ordering::SeqCst);
@@ -238,7 +239,7 @@ impl ShardCopy {
         self.read_on(self.1.pool, step).await
     }
 
-    /// As [`ShardCopy::read`], on the threads of `pool`.
+    /// As [`ShardReplica::read`], on the threads of `pool`.
     pub(super) async fn read_on<T: Send + 'static>(
         &self,
         pool: Pool,
@@ -252,7 +253,7 @@ impl ShardCopy {
         })
     }
 
-    /// As [`ShardCopy::read`] for a step that reads a few records, see [`Storage::read_inline`].
+    /// As [`ShardReplica::read`] for a step that reads a few records, see [`Storage::read_inline`].
     pub(super) async fn read_inline<T: Send + 'static>(
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
@@ -327,7 +328,7 @@ impl ShardCopy {
         self.0.storage.clone()
     }
 
-    /// As [`ShardCopy::read_records`], of what `step` holds of them: see [`View::lasting`].
+    /// As [`ShardReplica::read_records`], of what `step` holds of them: see [`View::lasting`].
     pub async fn read_held<T: Send + 'static>(
         &self,
         step: impl FnOnce(ShardId) -> Result<T, StorageError> + Send + 'static,
@@ -337,20 +338,21 @@ impl ShardCopy {
         Ok(self.0.storage.read_lasting(shard.0, move || step(shard)).await?)
     }
 
-    /// As [`ShardCopy::read_records`] for short steps on several copies of this node, see [`Storage::read_shards`].
-    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, inline: bool) -> Vec<Result<T, ShardError>>
+    /// As [`ShardReplica::read_records`] for short steps on several replicas of this node, see
+    /// [`Storage::read_shards`].
+    pub async fn read_records_of<T, S>(steps: Vec<(ShardReplica, S)>, inline: bool) -> Vec<Result<T, ShardError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     {
-        let Some((ShardCopy(first, _), _)) = steps.first() else { return Vec::new() };
+        let Some((ShardReplica(first, _), _)) = steps.first() else { return Vec::new() };
         let storage = first.storage.clone();
-        let inline = inline && steps.iter().all(|(copy, _)| copy.1.inline);
+        let inline = inline && steps.iter().all(|(replica, _)| replica.1.inline);
         let (mut open, mut states) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len()));
-        for (copy, step) in steps {
-            let state = copy.check_open();
+        for (replica, step) in steps {
+            let state = replica.check_open();
             if state.is_ok() {
-                let shard = copy.id();
+                let shard = replica.id();
                 open.push((shard.0, move |view: &dyn View| step(view, shard)));
             }
             states.push(state);
@@ -402,10 +404,10 @@ impl ShardCopy {
         Ok(self.read_inline(Header::read).await?.info())
     }
 
-    /// [`ShardCopy::info`] of several copies of this node, read in one job.
-    pub async fn infos(copies: Vec<ShardCopy>) -> Vec<Result<ShardInfo, ShardError>> {
+    /// [`ShardReplica::info`] of several replicas of this node, read in one job.
+    pub async fn infos(replicas: Vec<ShardReplica>) -> Vec<Result<ShardInfo, ShardError>> {
         let read = |view: &dyn View, shard: ShardId| Header::read(view, shard).map(|header| header.info());
-        ShardCopy::read_records_of(copies.into_iter().map(|copy| (copy, read)).collect(), true).await
+        ShardReplica::read_records_of(replicas.into_iter().map(|replica| (replica, read)).collect(), true).await
     }
 
     /// The last committed sequence; changes only after the commit is durable.
@@ -435,7 +437,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
-            PARKED => Err(ShardError::NotExecuted("the copy is damaged and is being rebuilt".to_owned())),
+            PARKED => Err(ShardError::NotExecuted("the replica is damaged and is being rebuilt".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

@@ -1,8 +1,8 @@
-//! [`RangeCopy`]: a replica of a range, on this node or on another. The coordinator reads and writes through it without
-//! a distinction between the two.
+//! [`RangeReplica`]: a replica of a range, on this node or on another. The coordinator reads and writes through it
+//! without a distinction between the two.
 //!
 //! A replica on this node is called directly, without a message. Assumes: callers try another replica when one is away
-//! ([`is_away`]). Promises: positions are of the epoch that [`RangeCopy::replica_position`] told.
+//! ([`is_away`]). Promises: positions are of the epoch that [`RangeReplica::replica_position`] told.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -13,13 +13,13 @@ use tokio::sync::watch;
 
 use crate::coordinator::replica::blob_stream::RemoteBlob;
 use crate::coordinator::replica::calls::{
-    Changes, ClearTimes, CopyOp, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, LocalMerge, PlainCall,
-    PurgeInfos, ReleaseState, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status, SummaryOf,
-    TimesOf, UpdateView, ViewQuestion,
+    Changes, ClearTimes, CountOf, DesignVersion, GroupsOf, HeaderOf, Info, List, Local, LocalMerge, PlainCall,
+    PurgeInfos, ReleaseState, ReplicaOp, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status,
+    SummaryOf, TimesOf, UpdateView, ViewQuestion,
 };
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_of_later_build};
-pub(in crate::coordinator) use crate::coordinator::replica::own_copy::{ORIGIN, OwnCopy};
-use crate::coordinator::replica::remote::RemoteCopy;
+pub(in crate::coordinator) use crate::coordinator::replica::own_replica::{ORIGIN, OwnReplica};
+use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
@@ -35,39 +35,39 @@ use crate::shard::{
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
 
-/// A copy of a range. Cheap to clone.
+/// A replica of a range. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(in crate::coordinator) enum RangeCopy {
-    Own(OwnCopy),
-    Remote(RemoteCopy),
+pub(in crate::coordinator) enum RangeReplica {
+    Own(OwnReplica),
+    Remote(RemoteReplica),
 }
 
-/// Whether another copy of the range may answer where this one did not.
+/// Whether another replica of the range may answer where this one did not.
 pub(in crate::coordinator) fn is_away(error: &ShardError) -> bool {
     !matches!(error, ShardError::Dropped)
 }
 
-impl RangeCopy {
+impl RangeReplica {
     /// The node that it is on; `None`: this one.
     pub fn node(&self) -> Option<&Arc<str>> {
         match self {
-            RangeCopy::Own(_) => None,
-            RangeCopy::Remote(copy) => Some(copy.node()),
+            RangeReplica::Own(_) => None,
+            RangeReplica::Remote(replica) => Some(replica.node()),
         }
     }
 
     /// Carries out what a replica answers by itself.
-    async fn ask<C: PlainCall + Into<CopyOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
+    async fn ask<C: PlainCall + Into<ReplicaOp>>(&self, call: C) -> Result<C::Answer, ShardError> {
         match self {
-            RangeCopy::Own(copy) => call.on(copy).await,
-            RangeCopy::Remote(copy) => copy.ask(call).await,
+            RangeReplica::Own(replica) => call.on(replica).await,
+            RangeReplica::Remote(replica) => replica.ask(call).await,
         }
     }
 
     pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.fetch(wants).await,
-            RangeCopy::Remote(copy) => copy.fetch(wants).await,
+            RangeReplica::Own(replica) => replica.shard.fetch(wants).await,
+            RangeReplica::Remote(replica) => replica.fetch(wants).await,
         }
     }
 
@@ -75,15 +75,17 @@ impl RangeCopy {
     pub async fn fetch_first(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<Vec<Option<Fetched>>, ShardError> {
         match self {
             _ if bytes == usize::MAX => self.fetch(wants.to_vec()).await,
-            RangeCopy::Own(copy) => Ok(copy.shard.fetch_within(wants.iter().cloned().collect(), bytes).await?.found),
-            RangeCopy::Remote(copy) => Ok(copy.fetch_some(wants, bytes).await?.found),
+            RangeReplica::Own(replica) => {
+                Ok(replica.shard.fetch_within(wants.iter().cloned().collect(), bytes).await?.found)
+            }
+            RangeReplica::Remote(replica) => Ok(replica.fetch_some(wants, bytes).await?.found),
         }
     }
 
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.list(page).await,
-            RangeCopy::Remote(copy) => copy.ask(List(page)).await,
+            RangeReplica::Own(replica) => replica.shard.list(page).await,
+            RangeReplica::Remote(replica) => replica.ask(List(page)).await,
         }
     }
 
@@ -91,7 +93,7 @@ impl RangeCopy {
         self.ask(SummaryOf(start, end)).await
     }
 
-    /// See [`crate::shard::ShardCopy::select`].
+    /// See [`crate::shard::ShardReplica::select`].
     pub async fn select(
         &self,
         (start, end): (Bound<DocId>, Bound<DocId>),
@@ -101,17 +103,17 @@ impl RangeCopy {
         self.ask(Select { start, end, direction, place }).await
     }
 
-    /// See [`crate::shard::ShardCopy::changes`].
+    /// See [`crate::shard::ShardReplica::changes`].
     pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
         self.ask(Changes(call)).await
     }
 
-    /// The next documents that a selector matches, see [`crate::shard::ShardCopy::filter_scan`]. This node matches the
-    /// documents of another node.
+    /// The next documents that a selector matches, see [`crate::shard::ShardReplica::filter_scan`]. This node matches
+    /// the documents of another node.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.filter_scan(filter_scan).await,
-            RangeCopy::Remote(copy) => copy.filter_scan(filter_scan).await,
+            RangeReplica::Own(replica) => replica.shard.filter_scan(filter_scan).await,
+            RangeReplica::Remote(replica) => replica.filter_scan(filter_scan).await,
         }
     }
 
@@ -121,22 +123,22 @@ impl RangeCopy {
 
     pub async fn replica_position(&self) -> Result<ReplicaPosition, ShardError> {
         match self {
-            RangeCopy::Own(copy) => Ok(copy.replica_position()),
-            RangeCopy::Remote(copy) => Ok(copy.ask(Info).await?.1),
+            RangeReplica::Own(replica) => Ok(replica.replica_position()),
+            RangeReplica::Remote(replica) => Ok(replica.ask(Info).await?.1),
         }
     }
 
-    /// Where it stands, and a receiver of its last sequence. The sender goes when the copy does, or cannot be asked.
+    /// Where it stands, and a receiver of its last sequence. The sender goes when the replica does, or cannot be asked.
     pub async fn watch(&self) -> Result<(ReplicaPosition, watch::Receiver<u64>), ShardError> {
         match self {
-            RangeCopy::Own(copy) => {
-                let news = copy.shard.watch();
+            RangeReplica::Own(replica) => {
+                let news = replica.shard.watch();
                 let position = *news.borrow();
-                Ok((ReplicaPosition { position, ..copy.replica_position() }, news))
+                Ok((ReplicaPosition { position, ..replica.replica_position() }, news))
             }
-            RangeCopy::Remote(copy) => {
-                let replica_position = copy.ask(Info).await?.1;
-                Ok((replica_position, copy.follow(replica_position)))
+            RangeReplica::Remote(replica) => {
+                let replica_position = replica.ask(Info).await?.1;
+                Ok((replica_position, replica.follow(replica_position)))
             }
         }
     }
@@ -144,8 +146,8 @@ impl RangeCopy {
     pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
         match self {
             _ if entries.is_empty() => Ok(0),
-            RangeCopy::Own(copy) => copy.resume(entries).await,
-            RangeCopy::Remote(copy) => copy.ask(Resume(entries.to_vec())).await,
+            RangeReplica::Own(replica) => replica.resume(entries).await,
+            RangeReplica::Remote(replica) => replica.ask(Resume(entries.to_vec())).await,
         }
     }
 
@@ -158,21 +160,21 @@ impl RangeCopy {
         }
     }
 
-    /// See [`crate::shard::ShardCopy::times`].
+    /// See [`crate::shard::ShardReplica::times`].
     pub async fn times(&self) -> Result<Times, ShardError> {
         self.ask(TimesOf).await
     }
 
-    /// See [`crate::shard::ShardCopy::clear_times`].
+    /// See [`crate::shard::ShardReplica::clear_times`].
     pub async fn clear_times(&self) -> Result<(), ShardError> {
         self.ask(ClearTimes).await
     }
 
-    /// See [`crate::shard::ShardCopy::design_version`].
+    /// See [`crate::shard::ShardReplica::design_version`].
     pub async fn design_version(&self) -> Result<u64, ShardError> {
         match self {
-            RangeCopy::Own(copy) => Ok(copy.shard.design_version()),
-            RangeCopy::Remote(copy) => copy.ask(DesignVersion).await,
+            RangeReplica::Own(replica) => Ok(replica.shard.design_version()),
+            RangeReplica::Remote(replica) => replica.ask(DesignVersion).await,
         }
     }
 
@@ -189,47 +191,51 @@ impl RangeCopy {
         limit: usize,
     ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.local_page((start, end), direction, (limit, limits::STEP_BYTES)).await,
-            RangeCopy::Remote(copy) => copy.local_list((start, end), direction, limit).await,
+            RangeReplica::Own(replica) => {
+                replica.shard.local_page((start, end), direction, (limit, limits::STEP_BYTES)).await
+            }
+            RangeReplica::Remote(replica) => replica.local_list((start, end), direction, limit).await,
         }
     }
 
     pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.purge(items).await,
-            RangeCopy::Remote(copy) => copy.purge(items).await,
+            RangeReplica::Own(replica) => replica.shard.purge(items).await,
+            RangeReplica::Remote(replica) => replica.purge(items).await,
         }
     }
 
     /// Whether anything was ever collected there.
     pub async fn has_collected(&self) -> Result<bool, ShardError> {
         match self {
-            RangeCopy::Own(copy) => Ok(copy.shard.state().await?.rounds > 0),
-            RangeCopy::Remote(copy) => Ok(copy.ask(Status).await?.rounds > 0),
+            RangeReplica::Own(replica) => Ok(replica.shard.state().await?.rounds > 0),
+            RangeReplica::Remote(replica) => Ok(replica.ask(Status).await?.rounds > 0),
         }
     }
 
     pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.purge_infos(since, limit).await,
-            RangeCopy::Remote(copy) => copy.ask(PurgeInfos { since, limit: limit as u64 }).await,
+            RangeReplica::Own(replica) => replica.shard.purge_infos(since, limit).await,
+            RangeReplica::Remote(replica) => replica.ask(PurgeInfos { since, limit: limit as u64 }).await,
         }
     }
 
     /// Reads the stored bytes of an attachment or a range of them.
-    pub fn blob_reader(&self, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> CopyBlobReader {
+    pub fn blob_reader(&self, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> ReplicaBlobReader {
         match self {
-            RangeCopy::Own(copy) => CopyBlobReader::Own(copy.shard.blob_reader(attachment, read, range)),
-            RangeCopy::Remote(copy) => CopyBlobReader::Remote(Box::new(RemoteBlob::new(copy, attachment, read, range))),
+            RangeReplica::Own(replica) => ReplicaBlobReader::Own(replica.shard.blob_reader(attachment, read, range)),
+            RangeReplica::Remote(replica) => {
+                ReplicaBlobReader::Remote(Box::new(RemoteBlob::new(replica, attachment, read, range)))
+            }
         }
     }
 
     /// Starts the upload of an attachment.
-    pub async fn stage(&self, mode: StageMode) -> Result<CopyWriter, ShardError> {
+    pub async fn stage(&self, mode: StageMode) -> Result<ReplicaWriter, ShardError> {
         match self {
-            RangeCopy::Own(copy) => Ok(CopyWriter::Own(Box::new(copy.shard.stage(mode)))),
-            RangeCopy::Remote(copy) => {
-                Ok(CopyWriter::Remote { upload: copy.ask(Stage(mode)).await?, copy: copy.clone() })
+            RangeReplica::Own(replica) => Ok(ReplicaWriter::Own(Box::new(replica.shard.stage(mode)))),
+            RangeReplica::Remote(replica) => {
+                Ok(ReplicaWriter::Remote { upload: replica.ask(Stage(mode)).await?, replica: replica.clone() })
             }
         }
     }
@@ -243,54 +249,54 @@ impl RangeCopy {
         mark: bool,
     ) -> Result<Stamp, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.local_set(id, document, by, mark).await,
-            RangeCopy::Remote(copy) => copy.local_set(id, document, by).await,
+            RangeReplica::Own(replica) => replica.shard.local_set(id, document, by, mark).await,
+            RangeReplica::Remote(replica) => replica.local_set(id, document, by).await,
         }
     }
 
     /// Applies local documents with their stamps; answers the stamps that count now.
     pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.local_merge(registers).await,
-            RangeCopy::Remote(copy) => copy.ask(LocalMerge(registers)).await,
+            RangeReplica::Own(replica) => replica.shard.local_merge(registers).await,
+            RangeReplica::Remote(replica) => replica.ask(LocalMerge(registers)).await,
         }
     }
 }
 
-/// Reads an attachment from a copy.
+/// Reads an attachment from a replica.
 #[derive(Debug)]
-pub(in crate::coordinator) enum CopyBlobReader {
+pub(in crate::coordinator) enum ReplicaBlobReader {
     Own(BlobReader),
     Remote(Box<RemoteBlob>),
 }
 
-impl CopyBlobReader {
+impl ReplicaBlobReader {
     pub async fn next(&mut self) -> Result<Option<Bytes>, ShardError> {
         match self {
-            CopyBlobReader::Own(reader) => Ok(reader.next().await?),
-            CopyBlobReader::Remote(reader) => reader.next().await,
+            ReplicaBlobReader::Own(reader) => Ok(reader.next().await?),
+            ReplicaBlobReader::Remote(reader) => reader.next().await,
         }
     }
 }
 
-/// An upload to a copy.
+/// An upload to a replica.
 #[derive(Debug)]
-pub(in crate::coordinator) enum CopyWriter {
+pub(in crate::coordinator) enum ReplicaWriter {
     Own(Box<BlobWriter>),
-    Remote { copy: RemoteCopy, upload: u64 },
+    Remote { replica: RemoteReplica, upload: u64 },
 }
 
 /// An upload that waits for its edit: the attachment without name and type, and what keeps its bytes.
 pub(in crate::coordinator) type StagedBytes = (Attachment, Option<crate::storage::Hold>);
 
-impl CopyWriter {
+impl ReplicaWriter {
     pub async fn write(&mut self, mut data: Bytes) -> Result<(), ShardError> {
         match self {
-            CopyWriter::Own(writer) => Ok(writer.write(data).await?),
-            CopyWriter::Remote { copy, upload } => {
+            ReplicaWriter::Own(writer) => Ok(writer.write(data).await?),
+            ReplicaWriter::Remote { replica, upload } => {
                 while !data.is_empty() {
                     let piece = data.split_to(data.len().min(limits::MERGE_BYTES));
-                    copy.ask(StageWrite { upload: *upload, data: piece }).await?;
+                    replica.ask(StageWrite { upload: *upload, data: piece }).await?;
                 }
                 Ok(())
             }
@@ -299,37 +305,37 @@ impl CopyWriter {
 
     pub async fn finish(self) -> Result<StagedBytes, ShardError> {
         match self {
-            CopyWriter::Own(writer) => {
+            ReplicaWriter::Own(writer) => {
                 let staged = writer.finish().await?;
                 Ok((staged.attachment("", "", 0), Some(staged.hold)))
             }
-            CopyWriter::Remote { copy, upload } => Ok((copy.ask(StageFinish { upload }).await?, None)),
+            ReplicaWriter::Remote { replica, upload } => Ok((replica.ask(StageFinish { upload }).await?, None)),
         }
     }
 }
 
-/// A view on a copy.
+/// A view on a replica.
 #[derive(Clone, Debug)]
-pub(in crate::coordinator) enum CopyView {
+pub(in crate::coordinator) enum ReplicaView {
     Own(ViewIndex),
-    Remote { copy: RemoteCopy, program: Program, signature: Signature },
+    Remote { replica: RemoteReplica, program: Program, signature: Signature },
 }
 
-impl CopyView {
+impl ReplicaView {
     async fn ask<Q: ViewQuestion>(
-        (copy, program, signature): (&RemoteCopy, &Program, &Signature),
+        (replica, program, signature): (&RemoteReplica, &Program, &Signature),
         question: Q,
     ) -> Result<Q::Answer, IndexError> {
         let design = (program.id().clone(), Bytes::from(program.body().to_vec()));
-        copy.view(design, signature.0, question).await
+        replica.view(design, signature.0, question).await
     }
 
     /// See [`ViewIndex::update`].
     pub async fn update(&self) -> Result<(), IndexError> {
         match self {
-            CopyView::Own(index) => index.update().await,
-            CopyView::Remote { copy, program, signature } => {
-                CopyView::ask((copy, program, signature), UpdateView { wait: true }).await
+            ReplicaView::Own(index) => index.update().await,
+            ReplicaView::Remote { replica, program, signature } => {
+                ReplicaView::ask((replica, program, signature), UpdateView { wait: true }).await
             }
         }
     }
@@ -337,12 +343,12 @@ impl CopyView {
     /// Has it updated and does not wait for that.
     pub async fn update_later(&self) -> Result<(), IndexError> {
         match self {
-            CopyView::Own(index) => {
+            ReplicaView::Own(index) => {
                 index.update_later();
                 Ok(())
             }
-            CopyView::Remote { copy, program, signature } => {
-                CopyView::ask((copy, program, signature), UpdateView { wait: false }).await
+            ReplicaView::Remote { replica, program, signature } => {
+                ReplicaView::ask((replica, program, signature), UpdateView { wait: false }).await
             }
         }
     }
@@ -350,8 +356,10 @@ impl CopyView {
     /// How far it is built, and whether it is being built.
     pub async fn header(&self) -> Result<(Header, bool), IndexError> {
         match self {
-            CopyView::Own(index) => Ok((index.header().await?, index.is_building())),
-            CopyView::Remote { copy, program, signature } => CopyView::ask((copy, program, signature), HeaderOf).await,
+            ReplicaView::Own(index) => Ok((index.header().await?, index.is_building())),
+            ReplicaView::Remote { replica, program, signature } => {
+                ReplicaView::ask((replica, program, signature), HeaderOf).await
+            }
         }
     }
 
@@ -363,10 +371,10 @@ impl CopyView {
         of: StateOf,
     ) -> Result<RowPage, IndexError> {
         match self {
-            CopyView::Own(index) => index.rows(places, direction, limit, of).await,
-            CopyView::Remote { copy, program, signature } => {
+            ReplicaView::Own(index) => index.rows(places, direction, limit, of).await,
+            ReplicaView::Remote { replica, program, signature } => {
                 let question = RowsOf { places, direction, limit: limit as u64, of };
-                CopyView::ask((copy, program, signature), question).await
+                ReplicaView::ask((replica, program, signature), question).await
             }
         }
     }
@@ -380,10 +388,10 @@ impl CopyView {
         of: StateOf,
     ) -> Result<GroupPage, IndexError> {
         match self {
-            CopyView::Own(index) => index.groups(by, places, limit, of).await,
-            CopyView::Remote { copy, program, signature } => {
+            ReplicaView::Own(index) => index.groups(by, places, limit, of).await,
+            ReplicaView::Remote { replica, program, signature } => {
                 let question = GroupsOf { by: by.clone(), places, limit: limit as u64, of };
-                CopyView::ask((copy, program, signature), question).await
+                ReplicaView::ask((replica, program, signature), question).await
             }
         }
     }
@@ -391,32 +399,32 @@ impl CopyView {
     /// Gives a state back, see [`ViewIndex::release`].
     pub async fn release(&self, number: u64) -> Result<(), IndexError> {
         match self {
-            CopyView::Own(index) => {
+            ReplicaView::Own(index) => {
                 index.release(number);
                 Ok(())
             }
-            CopyView::Remote { copy, program, signature } => {
-                CopyView::ask((copy, program, signature), ReleaseState(number)).await
+            ReplicaView::Remote { replica, program, signature } => {
+                ReplicaView::ask((replica, program, signature), ReleaseState(number)).await
             }
         }
     }
 
-    /// Ascending changes that the index of a declared selector knows, see [`ViewIndex::selected`]. For a copy on this
-    /// node the caller has checked the epoch.
+    /// Ascending changes that the index of a declared selector knows, see [`ViewIndex::selected`]. For a replica on
+    /// this node the caller has checked the epoch.
     pub async fn selected(&self, call: ChangesCall) -> Result<Option<SelectedPage>, IndexError> {
         match self {
-            CopyView::Own(index) => Ok(index.selected(call.since, call.limit()).await?),
-            CopyView::Remote { copy, program, signature } => {
-                CopyView::ask((copy, program, signature), SelectedOf(call)).await
+            ReplicaView::Own(index) => Ok(index.selected(call.since, call.limit()).await?),
+            ReplicaView::Remote { replica, program, signature } => {
+                ReplicaView::ask((replica, program, signature), SelectedOf(call)).await
             }
         }
     }
 
     pub async fn count(&self, places: Places) -> Result<u64, IndexError> {
         match self {
-            CopyView::Own(index) => Ok(index.count(places).await?),
-            CopyView::Remote { copy, program, signature } => {
-                CopyView::ask((copy, program, signature), CountOf(places)).await
+            ReplicaView::Own(index) => Ok(index.count(places).await?),
+            ReplicaView::Remote { replica, program, signature } => {
+                ReplicaView::ask((replica, program, signature), CountOf(places)).await
             }
         }
     }
