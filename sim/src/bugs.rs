@@ -269,6 +269,12 @@ pub const BOARD: &[Entry] = &[
         "a sync of a directory that failed counts as done",
         &["I1", "I3", "I6", "I7", "I8", "I10", "I15", "I17", "I27", "I28"],
     ),
+    scene(
+        Scene::Disks,
+        Mutation::OlderFileTrusted,
+        "a store file that is older than the journal says is taken for the newest one",
+        &["I1", "I3", "I6", "I7", "I8", "I10", "I15", "I17", "I18", "I27", "I28", "I30"],
+    ),
     // I10: a document that was read is created a second time. I3: a database that is lost is made a second time.
     storage_scene(
         Scene::Disks,

@@ -96,7 +96,7 @@ impl Scene {
 
     fn happen(&self, plan: &Plan, TimedFault { node, fault, .. }: &TimedFault) {
         if let Some(keeper) = self.keepers.get(*node as usize) {
-            if matches!(fault, Fault::BackInTime { .. } | Fault::Upgrade { .. }) {
+            if matches!(fault, Fault::BackInTime { .. } | Fault::OldFile { .. } | Fault::Upgrade { .. }) {
                 let end_ms = self.world.now().as_millis() as u64 + fault.lasts_ms();
                 self.restarts_until_ms.fetch_max(end_ms, Ordering::Relaxed);
             }
@@ -182,6 +182,7 @@ impl Scene {
                 let _ = node.disk().wipe();
             }
             Fault::BackInTime { back_ms, stopped } => self.restore(keeper, *back_ms, *stopped),
+            Fault::OldFile { file, back_ms } => self.make_older(keeper, *file, *back_ms),
             _ => self.apply_around(keeper, plan, fault),
         }
     }
@@ -251,6 +252,18 @@ impl Scene {
             keeper.node.power_off();
             let _ = keeper.node.disk().restore(&image);
             keeper.went_back();
+        });
+    }
+
+    /// F16: one store file is what it was `back_ms` before.
+    fn make_older(&self, keeper: &Keeper, file: u32, back_ms: u64) {
+        let (world, keeper) = (self.world.clone(), keeper.clone());
+        madsim::task::spawn(async move {
+            let before = keeper.node.disk().image();
+            world.sleep(Duration::from_millis(back_ms)).await;
+            keeper.stays_down(1);
+            keeper.node.power_off();
+            keeper.puts_back(file, &before);
         });
     }
 

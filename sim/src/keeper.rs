@@ -1,8 +1,8 @@
 //! What keeps a simulated node running: starts its program, stops it, starts it again whenever it is down.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use settee::config::{Config, ConfigError, Setting, Sources};
@@ -17,7 +17,7 @@ use crate::model::Violation;
 use crate::place::{member_name, node_ip, settings_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{SharedHandle, lock};
-use crate::world::{DiskFaults, SimNode, SimWorld};
+use crate::world::{DiskFaults, DiskImage, SimNode, SimWorld};
 
 /// Where a node has its configuration, if requests that change it are to last.
 const CONFIG: &str = "/conf/local.ini";
@@ -43,9 +43,15 @@ pub(crate) struct Keeper {
     /// Tells the process to stop in order.
     stops: Arc<Notify>,
     usual: DiskFaults,
+    /// A store file in whose place an older one was put, and the disk that has it.
+    newer: Arc<Mutex<Option<(PathBuf, DiskImage)>>>,
     /// Whether the plan damages what is stored: not to start is an answer then.
     damaged: bool,
     shared: SharedHandle,
+}
+
+fn lock_newer(newer: &Mutex<Option<(PathBuf, DiskImage)>>) -> std::sync::MutexGuard<'_, Option<(PathBuf, DiskImage)>> {
+    newer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// The disk of a plan without its faults.
@@ -87,6 +93,7 @@ impl Keeper {
             gave_up: watch::channel(0).0,
             stops: Arc::default(),
             usual,
+            newer: Arc::default(),
             damaged: plan.damages(),
             shared: Arc::clone(shared),
         }
@@ -115,6 +122,30 @@ impl Keeper {
     /// Notes that the disk is one of an earlier time.
     pub(crate) fn went_back(&self) {
         lock(&self.shared).went_back.push(self.number);
+    }
+
+    /// Puts a store file of an earlier disk in the place of the newer one, while the node is down.
+    pub(crate) fn puts_back(&self, file: u32, before: &DiskImage) {
+        if lock_newer(&self.newer).is_some() {
+            // The one before is not settled: no start has come to its end since.
+            return;
+        }
+        let disk = self.node.disk();
+        let is_store_file =
+            |path: &Path| path.starts_with("/data/store") && path.extension().is_some_and(|e| e == "redb");
+        let mut paths: Vec<PathBuf> = disk.files().into_iter().map(|(path, _)| path).collect();
+        paths.retain(|path| is_store_file(path));
+        let Some(path) = paths.get(file as usize % paths.len().max(1)) else { return };
+        let now = disk.image();
+        if disk.restore_file(path, before) {
+            *lock_newer(&self.newer) = Some((path.clone(), now));
+        }
+    }
+
+    /// Takes the older store file away again, if there is one: the node has refused it.
+    fn has_newer(&self) -> bool {
+        let newer = lock_newer(&self.newer).take();
+        newer.is_some_and(|(path, disk)| self.node.disk().restore_file(&path, &disk))
     }
 
     /// Ends all that is wrong with the machine.
@@ -154,8 +185,14 @@ impl Keeper {
             let before = disk.faults_set();
             match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
                 Ok(node) => {
+                    // What it has now is what it must make do with.
+                    lock_newer(&keeper.newer).take();
                     keeper.stops.notified().await;
                     node.stop().await;
+                    keeper.gave_up.send_modify(|count| *count += 1);
+                }
+                Err(error) if keeper.has_newer() => {
+                    keeper.live(&format!("refuses an older store file: {error}"));
                     keeper.gave_up.send_modify(|count| *count += 1);
                 }
                 // The process ends and is started again; what the disk refused may work then. The fault may be over by

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
+use super::held::Held;
 use super::journal::Position;
 use super::kv::{Direction, KeyRange, StorageError, StoreFile, View};
 use super::layered::LayeredStore;
@@ -103,10 +104,8 @@ impl LayeredStore {
         own.insert(reserved::POSITION_KEY.to_vec(), Some(layer.last.to_be_bytes().to_vec()));
         let own_rows = own.iter().map(|(key, value)| (key.as_slice(), value.as_deref()));
         engine.apply(&cleared, Box::new(layer.rows.all().chain(own_rows))).map_err(StorageError::begun)?;
-        let mut tables = self.tables();
-        let table = tables.file(file);
-        (table.frozen, table.position, table.swept) = (None, layer.last, true);
-        drop(tables);
+        let held = Held { position: layer.last, root_writes: engine.root_writes() };
+        self.tables().flushed(file, held);
         self.room.send_modify(|n| *n += 1);
         Ok(grown)
     }

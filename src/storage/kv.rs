@@ -99,6 +99,11 @@ pub trait StoreFile: Send + Sync + 'static {
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError>;
     /// Its size in bytes.
     fn disk_bytes(&self) -> u64;
+    /// How often what all else in it hangs on was written, durably: it grows with each [`StoreFile::apply`], as long
+    /// as the file is the same one. 0: it does not tell.
+    fn root_writes(&self) -> u64 {
+        0
+    }
     /// Gives free space back to the file system, in place, when more than half of the file is free. `Busy`, and nothing
     /// done, while a view is open; a reader that wants one waits until it ends. A crash leaves what was committed.
     fn shrink(&self) -> Result<Shrunk, StorageError> {

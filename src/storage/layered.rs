@@ -11,7 +11,7 @@
 //! data is in its memtable and in the journal, and it had not begun. The same holds for the start of a journal segment
 //! (`journal/mod.rs`). Every other error, and this one where something had been written, stops writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -77,11 +77,16 @@ impl LayeredStore {
         env.disk().create_dir_all(dir)?;
         let takes_over = missing_files == MissingFiles::TakeOver;
         let (last, mut lost) = (store_files.last_segment()?, Vec::new());
-        let notes = match journal::read_notes(env.disk().as_ref(), dir)? {
+        let mut notes = match journal::read_notes(env.disk().as_ref(), dir)? {
             Some(notes) => notes,
             None => Notes::new(settled_of_format_1(store_files.as_ref())?, std::iter::empty()),
         };
-        let mut tables = Tables::new(store_files.layout(), &store_files.list()?, notes.settled);
+        let files = store_files.list()?;
+        let there: BTreeSet<FileId> = files.iter().copied().collect();
+        // Some of them were removed since.
+        notes.held.retain(|file, _| there.contains(file));
+        let older = store_files.hold_against(&notes.held, missing_files)?;
+        let mut tables = Tables::new(store_files.layout(), &files, &notes);
         let opening = Opening { notes: &notes, planted, last, lost: takes_over.then_some(&mut lost) };
         let mut journal = Journal::open(env, dir, opening, &mut |position, key, value| {
             tables.replay(position, key, value, &notes);
@@ -93,6 +98,12 @@ impl LayeredStore {
         for file in store_files.missing() {
             lost.push(Lost::new(format_args!("store/{} is missing, with all that it held", file.name())));
             suspects.note(file, &StorageError::Corrupt("it is missing".into()));
+        }
+        for (file, why) in older {
+            lost.push(Lost::new(format_args!("store/{} {why}, and lacks what came since", file.name())));
+            if !takes_over {
+                suspects.note(file, &StorageError::Corrupt(why));
+            }
         }
         tables.last = journal.end();
         let budget = Budget::new(flush_at_bytes);

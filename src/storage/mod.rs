@@ -16,6 +16,7 @@ mod flush;
 #[cfg(test)]
 mod fuzz_tests;
 mod gap;
+mod held;
 mod journal;
 mod kv;
 mod layered;

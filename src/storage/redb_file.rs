@@ -19,7 +19,7 @@ use redb::StorageBackend;
 use super::blocks::{BLOCK_BYTES, invalid};
 use super::kv::StorageError;
 use super::planted::Planted;
-use super::store_blocks::{self, StoreBlocks};
+use super::store_blocks::{self, Opened, StoreBlocks};
 use crate::world::sync::Mutex;
 use crate::world::{Disk, File, OpenMode};
 
@@ -32,6 +32,8 @@ const MISSING_LEAF: [u8; 12] = [1, 0, 1, 0, 12, 0, 0, 0, 12, 0, 0, 0];
 #[derive(Debug)]
 pub(super) struct Pages {
     file: Arc<dyn File>,
+    /// The file, where it is of the version that is made now.
+    blocks: Option<Arc<StoreBlocks>>,
     name: String,
     /// Whether damage is shown as missing pages instead of failing the read.
     contain: AtomicBool,
@@ -43,7 +45,7 @@ impl Pages {
     /// Begins a new file at `path`, which must not exist.
     pub(super) fn create(disk: &dyn Disk, path: &Path) -> Result<Arc<Pages>, StorageError> {
         let file = StoreBlocks::create(disk.open(path, OpenMode::CreateNew)?)?;
-        Ok(Pages::new(Arc::new(file), path))
+        Ok(Pages::of_blocks(Opened::Now(Arc::new(file)), path))
     }
 
     /// Opens the file at `path`, of any format.
@@ -61,13 +63,31 @@ impl Pages {
         if &magic == PLAIN_MAGIC {
             return Ok(Pages::new(file, path));
         }
-        Ok(Pages::new(store_blocks::open(file, planted).map_err(refused)?, path))
+        Ok(Pages::of_blocks(store_blocks::open(file, planted).map_err(refused)?, path))
     }
 
+    /// Over a block file.
+    pub(super) fn of_blocks(file: Opened, path: &Path) -> Arc<Pages> {
+        match file {
+            Opened::Now(blocks) => Pages::over(Arc::<StoreBlocks>::clone(&blocks), Some(blocks), path),
+            Opened::Old(file) => Pages::over(file, None, path),
+        }
+    }
+
+    /// Over a file of another form.
     pub(super) fn new(file: Arc<dyn File>, path: &Path) -> Arc<Pages> {
+        Pages::over(file, None, path)
+    }
+
+    fn over(file: Arc<dyn File>, blocks: Option<Arc<StoreBlocks>>, path: &Path) -> Arc<Pages> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (contain, any_damage) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Pages { file, name, contain, any_damage, damaged: Mutex::default() })
+        Arc::new(Pages { file, blocks, name, contain, any_damage, damaged: Mutex::default() })
+    }
+
+    /// How often the root was written, durably; 0 where the file does not tell.
+    pub(super) fn root_writes(&self) -> u64 {
+        self.blocks.as_ref().map_or(0, |blocks| blocks.root_writes())
     }
 
     /// From now on damage is contained, or an error.

@@ -303,6 +303,10 @@ impl StoreFile for RedbStore {
         self.pages.file().len().unwrap_or(0)
     }
 
+    fn root_writes(&self) -> u64 {
+        self.pages.root_writes()
+    }
+
     fn shrink(&self) -> Result<Shrunk, StorageError> {
         let before = self.disk_bytes();
         if !self.is_mostly_free(before)? {

@@ -1,6 +1,7 @@
 //! The shard number that is the store's own, what is kept below it, and how keys belong to shards.
 //!
 //! ```text
+//!   ff*8 'h'              journal only: what each file holds durably at least, see held.rs
 //!   ff*8 'p' file name    journal only: the file holds its shards' groups durably up to this position, u64
 //!   ff*8 'r'              journal only: every file does, up to this position, u64
 //!   ff*8 'x' shard u64    journal only: all that was written to the shard before this group is void
@@ -15,6 +16,7 @@ pub(super) const SHARD: u64 = u64::MAX;
 /// Where a store file keeps the position up to which it holds everything: above all other keys.
 pub(super) const POSITION_KEY: &[u8] = &[0xff; 9];
 
+const HELD: u8 = b'h';
 const FILE: u8 = b'p';
 const RELEASED: u8 = b'r';
 const CLEARED: u8 = b'x';
@@ -57,6 +59,11 @@ pub(super) fn cleared_shard(key: &[u8]) -> Option<u64> {
 /// Where a common file counts the size of a shard.
 pub(super) fn size_key(shard: u64) -> Vec<u8> {
     key(SIZE, &shard.to_be_bytes())
+}
+
+/// Where the journal notes what each file holds at least.
+pub(super) fn held_key() -> Vec<u8> {
+    key(HELD, b"")
 }
 
 /// Where the journal notes the position of a file.

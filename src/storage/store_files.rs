@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::held::{Held, HeldFiles};
 use super::journal::LastSegment;
 use super::kv::{StorageError, StoreFile, View};
 use super::layout::{FileId, Layout};
@@ -50,11 +51,19 @@ pub(super) trait StoreFiles: Send + Sync + 'static {
     fn missing(&self) -> BTreeSet<FileId> {
         BTreeSet::new()
     }
+    /// Holds the files against what the journal says that they hold, now or when they are opened. Answers those that
+    /// are older, each with what shows it, where `missing_files` lets the directory be opened all the same.
+    fn hold_against(&self, _held: &HeldFiles, _missing_files: MissingFiles) -> Result<Older, StorageError> {
+        Ok(Older::new())
+    }
     /// The record of the last journal segment, where one is kept.
     fn last_segment(&self) -> Result<Option<LastSegment>, StorageError> {
         Ok(None)
     }
 }
+
+/// Files that are older than they should be, each with what shows it.
+pub(super) type Older = BTreeMap<FileId, String>;
 
 /// The position up to which a file holds everything.
 pub(super) fn position_of(view: &dyn View) -> Result<u64, StorageError> {
@@ -70,12 +79,14 @@ const ANY: u64 = u64::MAX;
 
 /// The store files of a data directory.
 pub(super) struct DiskStoreFiles {
-    disk: Arc<dyn Disk>,
+    pub(super) disk: Arc<dyn Disk>,
     dir: PathBuf,
     layout: Layout,
     planted: Planted,
-    files: OpenFiles<FileId, dyn StoreFile>,
+    pub(super) files: OpenFiles<FileId, dyn StoreFile>,
     allowed: AtomicU64,
+    /// What the files held when the directory was opened: they hold at least as much.
+    pub(super) held: Mutex<HeldFiles>,
     sizes: Mutex<BTreeMap<FileId, u64>>,
     names: Mutex<Names>,
     /// The directory's lock. A second process must not open the files before the last engine is gone: those are held by
@@ -119,7 +130,9 @@ impl DiskStoreFiles {
         // sled is read as a whole when it is opened.
         let files = OpenFiles::new(cache_bytes, limits::STORE_FILES_OPEN, |id| *id == FileId::Sled);
         let (sizes, allowed, names) = (Mutex::default(), AtomicU64::new(ANY), Mutex::default());
-        let store_files = DiskStoreFiles { disk, dir, layout, planted, files, allowed, sizes, names, _lock: guard };
+        let held = Mutex::default();
+        let store_files =
+            DiskStoreFiles { disk, dir, layout, planted, files, allowed, held, sizes, names, _lock: guard };
         store_files.check_files(missing_files)?;
         Ok(store_files)
     }
@@ -175,7 +188,7 @@ impl DiskStoreFiles {
         manifest::write(self.disk.as_ref(), &self.dir, &there)
     }
 
-    fn path(&self, id: FileId) -> PathBuf {
+    pub(super) fn path(&self, id: FileId) -> PathBuf {
         self.dir.join(id.name())
     }
 
@@ -211,7 +224,11 @@ impl DiskStoreFiles {
             let text = format!("{} has position {position}, the journal ends with {allowed}", id.name());
             return Err(StorageError::Corrupt(text));
         }
-        Ok(engine)
+        let least = lock(&self.held).get(&id).copied().unwrap_or_default();
+        match least.is_missing_from(Held { position, root_writes: engine.root_writes() }) {
+            Some(why) => Err(StorageError::Corrupt(format!("store/{} {why}", id.name()))),
+            None => Ok(engine),
+        }
     }
 
     /// A file has come or gone.
@@ -353,6 +370,10 @@ impl StoreFiles for DiskStoreFiles {
 
     fn last_segment(&self) -> Result<Option<LastSegment>, StorageError> {
         LastSegment::open(self.disk.as_ref(), &self.dir.join(LAST_SEGMENT)).map(Some)
+    }
+
+    fn hold_against(&self, held: &HeldFiles, missing_files: MissingFiles) -> Result<Older, StorageError> {
+        self.find_older(held, missing_files)
     }
 
     fn allow(&self, position: u64) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
+use super::held::{Held, HeldFiles};
 use super::journal::{Notes, Position};
 use super::kv::{Batch, KeyRange, StorageError};
 use super::layout::{FileId, Layout};
@@ -174,6 +175,8 @@ pub(super) struct Tables {
     /// The shards that have a file of their own.
     own: BTreeSet<u64>,
     files: BTreeMap<FileId, FileTable>,
+    /// What the files are known to hold, those included that were not flushed to since the start.
+    held: HeldFiles,
     /// The last position of a group.
     pub last: Position,
     /// Bytes of the journal's closed segments, kept up to date by its user.
@@ -191,12 +194,13 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(layout: Layout, files: &[FileId], last: Position) -> Tables {
+    pub(super) fn new(layout: Layout, files: &[FileId], notes: &Notes) -> Tables {
         let own = files.iter().filter_map(|id| if let FileId::Own(shard) = id { Some(*shard) } else { None });
         let (own, files) = (own.collect(), BTreeMap::new());
         let (journal_bytes, moves, stamps, views, scratch) = (0, 0, 0, 0, Vec::new());
         let (failed, taking_in) = (None, false);
-        Tables { layout, own, files, last, journal_bytes, failed, moves, taking_in, stamps, views, scratch }
+        let (last, held) = (notes.settled, notes.held.clone());
+        Tables { layout, own, files, held, last, journal_bytes, failed, moves, taking_in, stamps, views, scratch }
     }
 
     /// The file that a shard lives in.
@@ -479,7 +483,14 @@ impl Tables {
     /// What a new segment of the journal notes about the files.
     pub(super) fn notes(&self, settled: Position) -> Notes {
         let ahead = self.files.iter().filter(|(_, t)| t.position > settled);
-        Notes::new(settled, ahead.map(|(id, t)| (*id, t.position)))
+        Notes::new(settled, ahead.map(|(id, t)| (*id, t.position))).with_held(self.held.clone())
+    }
+
+    /// A file holds what was frozen, durably.
+    pub(super) fn flushed(&mut self, file: FileId, held: Held) {
+        let table = self.file(file);
+        (table.frozen, table.position, table.swept) = (None, held.position, true);
+        self.held.insert(file, held);
     }
 
     /// Gives a shard a file of its own, which holds it up to the position of the file that it leaves.
@@ -496,6 +507,8 @@ impl Tables {
         let own = self.file(FileId::Own(shard));
         (own.active, own.position, own.stamp) = (active, position, stamp);
         self.own.insert(shard);
+        // How often its root was written is known after the first flush to it.
+        self.held.insert(FileId::Own(shard), Held { position, root_writes: 0 });
     }
 
     /// Forgets the file of a shard that is gone.
@@ -503,6 +516,7 @@ impl Tables {
         self.moves += 1;
         self.own.remove(&shard);
         self.files.remove(&FileId::Own(shard));
+        self.held.remove(&FileId::Own(shard));
     }
 }
 
@@ -550,7 +564,7 @@ mod tests {
 
     #[test]
     fn a_large_part_is_taken_in_beside_readers_and_nothing_is_frozen_meanwhile() {
-        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &[], 0);
+        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &[], &Notes::default());
         let home = tables.home(SHARD);
         tables.write(1, &key(1), Some(b"x"));
         tables.end_group(1, 0);
@@ -570,7 +584,7 @@ mod tests {
 
     #[test]
     fn a_large_part_follows_a_shard_that_moves_meanwhile() {
-        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &[], 0);
+        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &[], &Notes::default());
         let home = tables.home(SHARD);
         tables.write(1, &key(1), Some(b"x"));
         tables.end_group(1, 0);

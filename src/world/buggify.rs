@@ -136,6 +136,8 @@ pub enum Mutation {
     RoomIgnored,
     /// What a process before this one wrote last into the journal is taken for durable.
     KilledTailTrusted,
+    /// A store file that is older than the journal says is taken for the newest one.
+    OlderFileTrusted,
     /// A sync of a directory that failed counts as done.
     FailedDirSyncTrusted,
     /// Writes go on while memory is full of what waits for its store file.

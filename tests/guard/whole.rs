@@ -96,6 +96,51 @@ fn a_node_whose_files_were_removed_says_which_and_does_not_start() {
     Node::start(empty.path(), &[]).end("-TERM");
 }
 
+/// Was: the node started without a word, and acknowledged documents were missing.
+#[test]
+fn a_node_in_which_an_older_store_file_was_put_says_which_and_does_not_start() {
+    let dir = stopped();
+    let before = copied(&dir);
+    let is_as_before = |name: &String| {
+        let read = |dir: &Path| fs::read(dir.join("store").join(name)).expect("read");
+        read(dir.path()) == read(before.path())
+    };
+    let node = Node::start(dir.path(), &["--set", "settee/memory_mb=32"]);
+    let (mut rounds, mut since) = (0, 0);
+    // Behind a flush some more, until the journal has begun a segment.
+    while since < 3 {
+        (0..6).for_each(|n| fill(&node, &format!("db{n}"), 20_000 + rounds * 3000, 3000));
+        rounds += 1;
+        since += u32::from(!listed(before.path()).iter().all(is_as_before));
+        assert!(rounds < 30, "nothing is flushed");
+    }
+    node.end("-TERM");
+    let mut refused = 0;
+    for name in listed(before.path()) {
+        let (file, older) = (dir.path().join("store").join(&name), before.path().join("store").join(&name));
+        let newer = fs::read(&file).expect("read");
+        fs::copy(&older, &file).expect("copied");
+        let (status, told, errors) = settee(&["check", text(dir.path())]);
+        let words = format!("store/{name} is older than what was written to it");
+        // One that was not flushed to, or not noted before the stop, is whole: the journal has the rest.
+        if format!("{told}{errors}").contains(&words) {
+            assert_ne!(status, Some(0), "{told}{errors}");
+            must_refuse(dir.path(), &words);
+            assert_eq!(fs::read(&file).expect("read"), fs::read(&older).expect("read"), "nothing was changed");
+            let new = TempDir::new().expect("a directory");
+            let (status, told, errors) = settee(&["salvage", text(dir.path()), "--to", text(new.path())]);
+            assert_eq!(status, Some(1), "{told}{errors}");
+            assert!(told.contains(&format!("lost: {words}")), "{told}{errors}");
+            refused += 1;
+        }
+        fs::write(&file, newer).expect("written");
+    }
+    assert!(refused >= 1, "none was flushed to");
+    let node = Node::start(dir.path(), &[]);
+    (0..6).for_each(|n| assert_eq!(node.must("GET", &format!("/db{n}"), "").json()["doc_count"], 6000 + 3000 * rounds));
+    node.end("-TERM");
+}
+
 /// Was: no command could read anything of such a directory.
 #[test]
 fn one_flipped_byte_in_the_journal_costs_the_documents_that_are_named_and_no_other() {

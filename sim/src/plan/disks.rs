@@ -1,9 +1,10 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
-//! succeed; while the disk has no room; and while power fails within flushes. Where there are searches, clients search
-//! all the time, too, and power fails within commits, one of which is that of a search index. A node that trusts what
-//! was not made durable, or room that is not there, shows it here. Plans at large have the same, more seldom and beside
-//! much else (`rest`).
+//! succeed; while the disk has no room; while power fails within flushes; and while one store file is what it was some
+//! time before. Where there are searches, clients search all the time, too, and power fails within commits, one of
+//! which is that of a search index. A node that trusts what was not made durable, a file that is not the newest one, or
+//! room that is not there, shows it here. Plans at large have the same but for that file, more seldom and beside much
+//! else (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -65,6 +66,11 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, base: WorldPlan) -> Drawn {
             faults.push(fault(at_ms, 0, Fault::CutFlush { syncs: draw.rng.random_range(1..=2), down_ms }));
         }
     }
+    for nth in 0..2 {
+        let (at_ms, back_ms) =
+            (nth * EVERY_MS + draw.rng.random_range(1_000..6_000), draw.rng.random_range(300..=3_000));
+        faults.push(fault(at_ms, 0, Fault::OldFile { file: draw.rng.random_range(0..1_000), back_ms }));
+    }
     faults.sort_by_key(|timed| timed.at_ms);
     let world = if cuts { WorldPlan { flush_at_bytes: 1_000, q: 1, ..world } } else { world };
     (world, clients, faults)
@@ -111,7 +117,8 @@ mod tests {
         let names: BTreeSet<&str> =
             plans.iter().flat_map(|plan| &plan.faults).map(|timed| timed.fault.name()).collect();
         let kills = ["F9 kill in a job", "F9 kill in a sync", "F10 cut in a flush"];
-        let wanted = [&kills[..], &["F10 power loss", "F10 torn journal", "F11 directory syncs", NO_ROOM]].concat();
+        let others = ["F10 power loss", "F10 torn journal", "F11 directory syncs", NO_ROOM, "F16 old store file"];
+        let wanted = [&kills[..], &others].concat();
         assert_eq!(names, wanted.into_iter().collect());
         for plan in plans {
             let writes = plan.clients.iter().flatten().filter(|timed| matches!(timed.op.name(), "put" | "own put"));

@@ -357,10 +357,10 @@ mod tests {
     fn quiet_runs_every_operation_and_every_fault_are_in_the_mix() {
         let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed)).collect();
         assert!(plans.iter().any(|p| p.faults.is_empty()));
+        let plans: Vec<Plan> = plans.into_iter().chain(some_of_each()).collect();
         let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
         let injected: BTreeSet<&str> = FAULTS.into_iter().filter(|name| *name != HOSTILE).collect();
         assert_eq!(faults, injected);
-        let plans: Vec<Plan> = plans.into_iter().chain(some_of_each()).collect();
         let ops: BTreeSet<&str> = plans.iter().flat_map(|p| p.clients.iter().flatten()).map(|t| t.op.name()).collect();
         // Saved plans only.
         let drawn: BTreeSet<&str> = OPS.into_iter().filter(|name| *name != "changes").collect();

@@ -252,6 +252,14 @@ pub enum Fault {
         #[serde(default)]
         stopped: bool,
     },
+    /// F16: power fails, and one store file is what it was so long before. Where the node does not start with that, it
+    /// gets the newer one again.
+    OldFile {
+        /// Chooses the file.
+        file: u32,
+        /// Milliseconds between the copy and its return.
+        back_ms: u64,
+    },
 }
 
 impl Fault {
@@ -296,6 +304,7 @@ impl Fault {
             Fault::DiskLost { .. } => "F15 disk lost",
             Fault::BackInTime { stopped: true, .. } => "F16 old copy put back",
             Fault::BackInTime { .. } => "F16 back in time",
+            Fault::OldFile { .. } => "F16 old store file",
         }
     }
 
@@ -331,7 +340,7 @@ impl Fault {
             | Fault::PeerHangs { for_ms }
             | Fault::Pause { for_ms } => *for_ms,
             Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } | Fault::BitRotOwn { .. } => 1,
-            Fault::BackInTime { back_ms, .. } => *back_ms,
+            Fault::BackInTime { back_ms, .. } | Fault::OldFile { back_ms, .. } => *back_ms,
             Fault::Upgrade { nodes, every_ms, .. } => u64::from(*nodes) * every_ms,
         }
     }
@@ -351,7 +360,7 @@ pub const LIMPING: &str = "F14 limping disk";
 pub const NO_ROOM: &str = "F13 no room";
 
 /// Names of all faults, for reports on what was never met.
-pub const FAULTS: [&str; 39] = [
+pub const FAULTS: [&str; 40] = [
     "F6 clog",
     "F9 kill in a job",
     "F9 kill in a sync",
@@ -381,6 +390,7 @@ pub const FAULTS: [&str; 39] = [
     "F15 disk lost",
     "F16 back in time",
     "F16 old copy put back",
+    "F16 old store file",
     "F17 pause",
     "F18 clock jump",
     "F18 clock drift",

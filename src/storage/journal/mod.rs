@@ -56,6 +56,8 @@ pub(super) struct Journal {
     /// Numbers of files that may be overwritten.
     spares: Vec<u64>,
     at: u64,
+    /// Bytes of the notes that the segment that is written begins with.
+    notes_bytes: u64,
     next: Position,
     /// Of the segment that is written.
     salt: u64,
@@ -116,6 +118,7 @@ impl Journal {
             segments,
             spares: found.spares,
             at: HEADER_BYTES as u64,
+            notes_bytes: 0,
             next: found.next,
             salt,
             failed: None,
@@ -124,6 +127,7 @@ impl Journal {
             last,
         };
         journal.append(&notes.batch())?;
+        journal.notes_bytes = journal.at - HEADER_BYTES as u64;
         Ok(journal)
     }
 
@@ -227,8 +231,9 @@ impl Journal {
         self.salt = salt;
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;
-        self.at = HEADER_BYTES as u64;
+        (self.at, self.notes_bytes) = (HEADER_BYTES as u64, 0);
         self.write_group(&notes.batch())?;
+        self.notes_bytes = self.at - HEADER_BYTES as u64;
         Ok(self.release(notes.settled)?)
     }
 
@@ -272,9 +277,9 @@ impl Journal {
         self.next - 1
     }
 
-    /// Bytes of the segment that is written.
+    /// Bytes of the segment that is written, but for its notes: those of many files would fill a small one.
     pub(super) fn open_bytes(&self) -> u64 {
-        self.at
+        self.at - self.notes_bytes
     }
 
     /// Bytes of the segments behind the one that is written: what waits for flushes.

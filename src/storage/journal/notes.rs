@@ -1,13 +1,14 @@
 //! Notes about the store files at the start of each journal segment: the position that each of them holds durably.
 //!
 //! So a restart knows, without opening any file, which groups it may skip, and a missing segment is told from one that
-//! was released.
+//! was released. A file that holds less than what was ever noted of it is an older one (`held.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::frame::{self, FRAME_HEAD_BYTES, HEADER_BYTES, Head, Header};
 use super::{Position, path_of, recovery};
+use crate::storage::held::{self, HeldFiles};
 use crate::storage::kv::{Batch, StorageError};
 use crate::storage::layout::FileId;
 use crate::storage::reserved;
@@ -19,12 +20,19 @@ pub(in crate::storage) struct Notes {
     /// Every file holds everything up to this position.
     pub settled: Position,
     files: BTreeMap<FileId, Position>,
+    /// What each file that was ever flushed to holds at least.
+    pub held: HeldFiles,
 }
 
 impl Notes {
     /// Notes that all files are settled up to `settled`, and some further.
     pub(in crate::storage) fn new(settled: Position, files: impl Iterator<Item = (FileId, Position)>) -> Notes {
-        Notes { settled, files: files.collect() }
+        Notes { settled, files: files.collect(), held: HeldFiles::new() }
+    }
+
+    /// These notes with what each file holds.
+    pub(in crate::storage) fn with_held(self, held: HeldFiles) -> Notes {
+        Notes { held, ..self }
     }
 
     /// The position up to which a file is known to hold everything.
@@ -39,6 +47,9 @@ impl Notes {
         for (file, position) in &self.files {
             batch.put(reserved::file_key(&file.name()), position.to_be_bytes().to_vec());
         }
+        if !self.held.is_empty() {
+            batch.put(reserved::held_key(), held::encode(&self.held));
+        }
         batch
     }
 
@@ -52,6 +63,12 @@ impl Notes {
             if let (Some(file), Some(value)) = (reserved::file_name(key).and_then(FileId::by_name), value) {
                 let noted = self.files.entry(file).or_default();
                 *noted = reserved::number(value)?.max(*noted);
+            }
+        }
+        if let Some(files) = batch.writes().get(&reserved::held_key()).and_then(Option::as_deref) {
+            for (file, held) in held::decode(files)? {
+                let noted = self.held.entry(file).or_default();
+                *noted = noted.later(held);
             }
         }
         Ok(true)

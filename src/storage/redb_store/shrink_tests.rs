@@ -137,7 +137,7 @@ fn shrink_until_killed(path: &Path, changes: i64) -> bool {
     let left = Arc::new(AtomicI64::new(i64::MAX));
     let stopping = Arc::new(Stopping { file: raw, left: Arc::clone(&left) });
     let blocks = crate::storage::store_blocks::open(stopping, Planted::none()).unwrap();
-    let store = RedbStore::over(Pages::new(blocks, path), 1 << 20).unwrap();
+    let store = RedbStore::over(Pages::of_blocks(blocks, path), 1 << 20).unwrap();
     left.store(changes, Ordering::SeqCst);
     let shrunk = StoreFile::shrink(&store);
     left.fetch_min(0, Ordering::SeqCst);

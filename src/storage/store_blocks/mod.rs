@@ -19,6 +19,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::blocks::{self, BLOCK_BYTES, BlockFile, Kind, checksum, damaged, invalid};
@@ -51,15 +52,25 @@ pub(super) struct StoreBlocks {
     file: Arc<dyn File>,
     planted: Planted,
     root: Mutex<Twin>,
+    /// How often the root was written by the last sync.
+    durable_root_writes: AtomicU64,
     sums: Sums,
 }
 
+/// An engine's block file.
+pub(super) enum Opened {
+    /// As they are made now.
+    Now(Arc<StoreBlocks>),
+    /// Of version 1.
+    Old(Arc<BlockFile>),
+}
+
 /// Opens an engine's block file, of any version; `InvalidData` when its head, its root or its length cannot be.
-pub(super) fn open(file: Arc<dyn File>, planted: Planted) -> io::Result<Arc<dyn File>> {
+pub(super) fn open(file: Arc<dyn File>, planted: Planted) -> io::Result<Opened> {
     let cut = || invalid("its length is not one of whole blocks: the file is cut short");
     if blocks::version(file.as_ref(), Kind::Store)? != VERSION {
         let old = BlockFile::open(file, Kind::Store)?;
-        return if old.has_whole_length()? { Ok(Arc::new(old)) } else { Err(cut()) };
+        return if old.has_whole_length()? { Ok(Opened::Old(Arc::new(old))) } else { Err(cut()) };
     }
     let len = file.len()?;
     if len % PAGE != 0 || end_of(blocks_in(len)) != len {
@@ -74,7 +85,13 @@ pub(super) fn open(file: Arc<dyn File>, planted: Planted) -> io::Result<Arc<dyn 
         file.write_at(root_places()[copy as usize], &root.encoded())?;
         file.sync()?;
     }
-    Ok(Arc::new(StoreBlocks::new(file, planted, root)))
+    Ok(Opened::Now(Arc::new(StoreBlocks::new(file, planted, root))))
+}
+
+/// How often the root of the closed file was written; `None` for a file of another version, or whose root is damaged.
+pub(super) fn root_writes_of(file: &dyn File) -> io::Result<Option<u64>> {
+    let is_of_now = blocks::version(file, Kind::Store)? == VERSION;
+    is_of_now.then(|| Twin::load(file, ROOT, root_places()).map(|root| root.sector.times())).transpose()
 }
 
 impl StoreBlocks {
@@ -87,7 +104,14 @@ impl StoreBlocks {
     }
 
     fn new(file: Arc<dyn File>, planted: Planted, root: Twin) -> StoreBlocks {
-        StoreBlocks { file, planted, root: Mutex::new(root), sums: Sums::new(limits::SUM_SECTORS_HELD) }
+        let durable_root_writes = AtomicU64::new(root.times());
+        let (root, sums) = (Mutex::new(root), Sums::new(limits::SUM_SECTORS_HELD));
+        StoreBlocks { file, planted, root, durable_root_writes, sums }
+    }
+
+    /// How often the root was written and synced, or read when the file was opened. It only grows.
+    pub(super) fn root_writes(&self) -> u64 {
+        self.durable_root_writes.load(Ordering::SeqCst)
     }
 
     fn root(&self) -> MutexGuard<'_, Twin> {
@@ -222,7 +246,12 @@ impl File for StoreBlocks {
 
     fn sync(&self) -> io::Result<()> {
         self.sums.write(self.file.as_ref())?;
-        if self.planted.has(Bug::SkipFsync) { Ok(()) } else { self.file.sync() }
+        let root_writes = self.root().times();
+        if !self.planted.has(Bug::SkipFsync) {
+            self.file.sync()?;
+        }
+        self.durable_root_writes.fetch_max(root_writes, Ordering::SeqCst);
+        Ok(())
     }
 }
 

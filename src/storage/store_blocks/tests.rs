@@ -16,7 +16,10 @@ fn page(block: u64, version: u64) -> Vec<u8> {
 }
 
 fn opened(raw: &Arc<Bytes>) -> io::Result<Arc<dyn File>> {
-    open(Arc::clone(raw) as Arc<dyn File>, Planted::none())
+    Ok(match open(Arc::clone(raw) as Arc<dyn File>, Planted::none())? {
+        Opened::Now(blocks) => blocks,
+        Opened::Old(file) => file,
+    })
 }
 
 /// A commit as redb makes it: blocks, a sync, the root that refers to them, a sync.
@@ -319,7 +322,7 @@ fn sums_that_are_still_to_be_written_do_not_drive_out_the_others() {
 #[test]
 fn a_reader_does_not_wait_while_the_disk_brings_the_sums_of_another_one() {
     let file = Arc::new(Watched { raw: holding(&two_commits().1), ..Watched::default() });
-    let blocks = open(Arc::clone(&file) as Arc<dyn File>, Planted::none()).unwrap();
+    let Ok(Opened::Now(blocks)) = open(Arc::clone(&file) as Arc<dyn File>, Planted::none()) else { panic!("as made") };
     let read = |block: u64| blocks.read_at(block * PAGE, &mut [0; BLOCK_BYTES]);
     read(1000).unwrap();
     let (told, heard) = std::sync::mpsc::channel();

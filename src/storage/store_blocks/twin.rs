@@ -63,6 +63,11 @@ impl Twin {
         self.times == 0
     }
 
+    /// How often it was changed.
+    pub(super) fn times(&self) -> u64 {
+        self.times
+    }
+
     /// Reads the copies at `places`, which a sector that was never written has left zero; `InvalidData` when neither
     /// is good.
     pub(super) fn load(file: &dyn File, number: u64, places: [u64; 2]) -> io::Result<Loaded> {

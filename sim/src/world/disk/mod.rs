@@ -308,6 +308,23 @@ impl SimDisk {
         Ok(())
     }
 
+    /// Puts one file of a saved disk in its place (only while the node is down), durably; answers whether both disks
+    /// have it, and it is another one then.
+    pub fn restore_file(&self, path: &Path, image: &DiskImage) -> bool {
+        let state = lock(&self.state);
+        let (Ok(file), Some(Some(saved))) = (state.names.file(path), image.0.get(&*path.to_string_lossy())) else {
+            return false;
+        };
+        let mut file = lock(&file);
+        let is_other = file.live() != saved.as_slice();
+        *file = inode::Inode::of(saved.clone());
+        drop(file);
+        drop(state);
+        self.core.note(self.ip, "disk.restore-file", saved.len() as u64);
+        self.core.count("disk.restore-file");
+        is_other
+    }
+
     /// Loses everything (only while the node is down).
     pub fn wipe(&self) -> io::Result<()> {
         self.restore(&DiskImage(Image::new()))
