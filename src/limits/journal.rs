@@ -43,3 +43,5 @@ pub const CHANGES_PER_LOOKUP: u64 = 8;
 pub const HTTP_BODIES_BYTES: u64 = 256 << 20;
 /// Time that a body waits for its share, in milliseconds.
 pub const HTTP_BODY_WAIT_MS: u64 = 10_000;
+/// Bytes of one group of writes that are carried forward because their file is damaged: bounds the memory of that.
+pub const JOURNAL_CARRY_BYTES: usize = 4 << 20;

@@ -132,12 +132,12 @@ impl LayeredStore {
         lock(&self.tables)
     }
 
-    fn journal(&self) -> MutexGuard<'_, Journal> {
+    pub(super) fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a new journal segment and releases those that no file needs any more.
-    fn checkpoint(&self, journal: &mut Journal) -> Result<(), StorageError> {
+    pub(super) fn checkpoint(&self, journal: &mut Journal) -> Result<(), StorageError> {
         let notes = {
             let tables = self.tables();
             tables.notes(tables.settled(journal.end(), self.planted))
@@ -266,6 +266,9 @@ impl Store for LayeredStore {
     fn has_room(&self, shard: Option<u64>) -> bool {
         let mut tables = self.tables();
         let is_full = !tables.has_room(shard, &self.budget) && !tables.gives_up(&self.budget);
+        if is_full && tables.holds_back(&self.budget).is_some() {
+            self.work.notify_one();
+        }
         !is_full || mutated(Mutation::FullMemoryIgnored)
     }
 

@@ -10,6 +10,7 @@ mod blob_read;
 mod blob_refs;
 mod blob_write;
 mod blocks;
+mod carry;
 mod committer;
 mod damage;
 mod flush;

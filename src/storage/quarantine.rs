@@ -4,7 +4,7 @@
 //! here, so that a rebuild can make the shard again from other replicas and have the file quarantined. Until then the
 //! file is read as far as that is possible, and writes to it stay in memory and in the journal: no flush to it
 //! succeeds. Once the shard has used up its own room, writes to it are refused as damage; the node's writes stop only
-//! when the writes that are held back leave no room for other shards.
+//! when the writes that are held back leave no memory for other shards. In the journal they make room (`carry.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;

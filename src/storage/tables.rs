@@ -58,6 +58,11 @@ pub(super) struct Layer {
 }
 
 impl Layer {
+    /// These rows, written at these positions.
+    pub(super) fn of(rows: Memtable, (first, last): (Position, Position)) -> Layer {
+        Layer { rows, first, last, ..Layer::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.cleared.is_empty()
     }
@@ -427,11 +432,23 @@ impl Tables {
 
     /// Bytes of memory and of the journal within which writes go on. What cannot be flushed has as much room again
     /// beside the others: the copy that takes its place has to be written.
-    fn limits(&self, budget: &Budget) -> (usize, u64) {
+    pub(super) fn limits(&self, budget: &Budget) -> (usize, u64) {
         match self.held_back() {
             Some(held) => (budget.memtables + held.min(budget.memtables), budget.journal * 2),
             None => (budget.memtables, budget.journal),
         }
+    }
+
+    /// The file with the oldest writes that no file holds, where nothing can be flushed to it.
+    pub(super) fn oldest_stuck(&self) -> Option<(FileId, &FileTable)> {
+        let waiting = self.files.iter().filter_map(|(file, table)| Some((table.first_unsettled()?, *file, table)));
+        let (_, file, table) = waiting.min_by_key(|(first, ..)| *first)?;
+        table.stuck.is_some().then_some((file, table))
+    }
+
+    /// What waits for a file to which nothing can be flushed.
+    pub(super) fn stuck_table(&mut self, file: FileId) -> Option<&mut FileTable> {
+        self.files.get_mut(&file).filter(|table| table.stuck.is_some())
     }
 
     /// Gives up for good when nobody has room because of what cannot be flushed; every waiting writer is told of it
@@ -440,8 +457,10 @@ impl Tables {
         let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
         let memory_gone = held >= budget.memtables && self.bytes() >= memtables;
         let oldest = self.files.values().filter_map(FileTable::first_unsettled).min();
-        let holds_up =
-            |table: &&FileTable| memory_gone || self.journal_bytes >= journal && table.first_unsettled() == oldest;
+        let is_carried = self.holds_back(budget).is_some();
+        let holds_up = |table: &&FileTable| {
+            memory_gone || !is_carried && self.journal_bytes >= journal && table.first_unsettled() == oldest
+        };
         let mut stuck = self.files.values().filter(|table| table.stuck.is_some());
         let Some(why) = stuck.find(holds_up).and_then(|table| table.stuck.clone()) else { return false };
         tracing::error!(error = %why, "a damaged file leaves no room: this node takes no more writes until a restart");
@@ -523,10 +542,13 @@ impl Tables {
 impl FileTable {
     /// Whether writers of its shards must not write more before a flush.
     fn is_full(&self, budget: &Budget) -> bool {
-        self.frozen.is_some() && self.active.bytes() >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR
+        // What is carried forward counts as frozen; some of it was not.
+        let behind =
+            if self.stuck.is_some() { self.bytes().saturating_sub(budget.flush_at) } else { self.active.bytes() };
+        self.frozen.is_some() && behind >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR
     }
 
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.active.bytes() + self.frozen.as_ref().map_or(0, Layer::bytes)
     }
 

@@ -113,9 +113,9 @@ async fn a_replica_whose_file_is_of_an_earlier_time_is_made_anew() {
     let damaged = shard(&cluster, 0);
     let older = std::fs::read(store_file(&cluster.nodes[0].world, damaged)).unwrap();
     let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(300));
-    // Some flushes: the journal has given up what is missing in the older file. Few enough for what it holds while the
-    // damaged file cannot be flushed to.
-    for n in 0..80 {
+    // The journal has given up what is missing in the older file, and has not room for as much while the damaged file
+    // cannot be flushed to.
+    for n in 0..600 {
         write(&cluster.db(0), &format!("later{n:04}"), &text, Some(3)).await.unwrap();
     }
     restart(&mut cluster, 0, |_| older.clone()).await;
@@ -123,7 +123,7 @@ async fn a_replica_whose_file_is_of_an_earlier_time_is_made_anew() {
     assert!(found.get(&damaged).is_some_and(|what| what.contains("older")), "{found:?}");
     cluster.heal().await;
     replaced(&cluster, 0, damaged).await;
-    for name in ["d0000", "later0000", "later0079"] {
+    for name in ["d0000", "later0000", "later0599"] {
         eventually(|| async { own_leaves(&cluster.db(0), name).await.len() == 1 }).await;
     }
     assert!(cluster.nodes[0].world.dir.path().join("quarantine").join(own_file(damaged)).exists());
