@@ -33,6 +33,9 @@ pub const ADMISSION_PATIENCE: Duration = Duration::from_secs(1);
 /// would be answered when its client is gone. Clients that wait for as long as it takes are served in order, however
 /// many there are.
 pub const ADMISSION_LATEST_FOR: Duration = Duration::from_secs(3);
+/// Turns of a caller over which the time between two of them is averaged: a burst of as many as there are turns hardly
+/// changes it.
+pub const ADMISSION_PACED: u32 = 128;
 /// Time without progress after which a request that works keeps others from their turn no longer. Longer than the steps
 /// of a scan take while all turns are in use. Also the time between two looks of those that wait.
 pub const ADMISSION_STALL: Duration = Duration::from_millis(500);

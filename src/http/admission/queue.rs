@@ -109,14 +109,16 @@ struct Line<G> {
     given_up: Option<Instant>,
     /// After which time at least one of them gave up.
     patience: Option<Duration>,
-    /// When a request got its turn last, and the time between two of them, on average.
+    /// When a request got its turn last, and the time between two of the last ones on average: they come in bursts.
     taken: Option<Instant>,
     pace: Option<Duration>,
+    /// How many that average is of.
+    paced: u32,
 }
 
 impl<G> Default for Line<G> {
     fn default() -> Line<G> {
-        Line { waiting: VecDeque::new(), given_up: None, patience: None, taken: None, pace: None }
+        Line { waiting: VecDeque::new(), given_up: None, patience: None, taken: None, pace: None, paced: 0 }
     }
 }
 
@@ -141,10 +143,12 @@ impl<G> Line<G> {
 
     /// Takes the request that is next.
     fn take(&mut self, now: Instant) -> Option<Waiting<G>> {
-        if let Some(since) = self.taken.replace(now).map(|before| now.since(before)) {
-            self.pace = Some(self.pace.map_or(since, |pace| (pace * 7 + since) / 8));
-        }
         let goes_on = self.waiting.front()?.goes_on;
+        // Pages are not counted: a request may have many.
+        if !goes_on && let Some(since) = self.taken.replace(now).map(|before| now.since(before)) {
+            self.paced = (self.paced + 1).min(limits::ADMISSION_PACED);
+            self.pace = Some(self.pace.map_or(since, |pace| (pace * (self.paced - 1) + since) / self.paced));
+        }
         let latest_first =
             self.outlook() > 1.0 && self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
         if latest_first && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
