@@ -11,21 +11,20 @@ use super::kv::{Batch, StorageError};
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::memtable::{Entry, Memtable};
-use super::tables::{Budget, Layer, Tables};
+use super::tables::{Budget, FileTable, Layer, Tables};
 use crate::limits;
 
 impl LayeredStore {
     /// Carries forward what holds the journal back. Blocks, and commits wait meanwhile. Answers whether it is to be
     /// called again, after a pause: for want of descriptors. Any other failure ends the writes of the node.
     pub(super) fn carry_forward(&self) -> bool {
-        let error = match self.carry() {
-            Ok(()) => None,
+        match self.carry() {
+            Ok(()) => {}
             Err(StorageError::NoFiles(_)) => return true,
-            Err(error) => Some(error),
-        };
-        if let Some(error) = error {
-            tracing::error!(%error, "the journal could not be written: this node takes no more writes until a restart");
-            self.tables().failed = Some(error);
+            Err(error) => {
+                tracing::error!(%error, "the journal could not be written: this node takes no more writes until a restart");
+                self.tables().failed = Some(error);
+            }
         }
         self.room.send_modify(|n| *n += 1);
         // Another file may hold the journal back now.
@@ -65,16 +64,15 @@ impl LayeredStore {
 
 impl Tables {
     /// The damaged file whose writes keep a full journal from being released, and are few enough to be written again.
-    pub(super) fn holds_back(&self, budget: &Budget) -> Option<FileId> {
+    pub(super) fn holds_back(&self, budget: &Budget) -> Option<(FileId, &FileTable)> {
         let (_, journal) = self.limits(budget);
-        let (file, table) = self.oldest_stuck().filter(|_| self.journal_bytes >= journal)?;
-        (table.bytes() as u64 <= budget.journal).then_some(file)
+        let is_full = self.journal_bytes >= journal;
+        self.oldest_stuck().filter(|(_, table)| is_full && table.bytes() as u64 <= budget.journal)
     }
 
     /// That file, with all that waits for it.
     fn to_carry(&self, budget: &Budget) -> Option<(FileId, Memtable)> {
-        let file = self.holds_back(budget)?;
-        let (_, table) = self.oldest_stuck()?;
+        let (file, table) = self.holds_back(budget)?;
         let mut scratch = Vec::new();
         let mut rows = table.frozen.as_ref().map_or_else(Memtable::default, |layer| layer.rows.clone());
         for (key, value) in table.active.rows.all() {

@@ -249,21 +249,26 @@ async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>
         let Some(store) = store.upgrade() else { return };
         let _run = worker.begin();
         loop {
-            carry_what_holds_back(&env, &store).await;
+            carry_what_holds_back(&env, &work, &store).await;
             let Some(file) = store.tables().next_flush() else { break };
             env.spawn(flush_until_done(env.clone(), Arc::clone(&store), file));
         }
     }
 }
 
-/// Carries forward what holds the journal back; as long as that lacks descriptors, again after a pause.
-async fn carry_what_holds_back(env: &Env, store: &Arc<LayeredStore>) {
-    while store.tables().holds_back(&store.budget).is_some() {
-        let carrying = Arc::clone(store);
-        if !env.blocking(Pool::Background, move || carrying.carry_forward()).await {
-            return;
-        }
-        env.sleep(limits::NO_FILES_PAUSE).await;
+/// Carries forward what holds the journal back. Where that lacks descriptors it is tried again after a pause: flushes
+/// meanwhile may give some back.
+async fn carry_what_holds_back(env: &Env, work: &Arc<Notify>, store: &Arc<LayeredStore>) {
+    if store.tables().holds_back(&store.budget).is_none() {
+        return;
+    }
+    let carrying = Arc::clone(store);
+    if env.blocking(Pool::Background, move || carrying.carry_forward()).await {
+        let (paused, work) = (env.clone(), Arc::clone(work));
+        env.spawn(async move {
+            paused.sleep(limits::NO_FILES_PAUSE).await;
+            work.notify_one();
+        });
     }
 }
 

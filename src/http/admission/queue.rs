@@ -102,6 +102,25 @@ struct Waiting<G> {
     grant: G,
 }
 
+/// The time between two turns of a caller.
+#[derive(Default)]
+struct Pace {
+    last: Option<Instant>,
+    /// On average of the last ones, because they come in bursts; 0 before the second.
+    between: Duration,
+    /// Of how many that is.
+    of: u32,
+}
+
+impl Pace {
+    /// A request gets its turn.
+    fn note(&mut self, now: Instant) {
+        let Some(before) = self.last.replace(now) else { return };
+        self.of = (self.of + 1).min(limits::ADMISSION_PACED);
+        self.between = (self.between * (self.of - 1) + now.since(before)) / self.of;
+    }
+}
+
 /// The requests of one caller that wait.
 struct Line<G> {
     waiting: VecDeque<Waiting<G>>,
@@ -109,16 +128,12 @@ struct Line<G> {
     given_up: Option<Instant>,
     /// After which time at least one of them gave up.
     patience: Option<Duration>,
-    /// When a request got its turn last, and the time between two of the last ones on average: they come in bursts.
-    taken: Option<Instant>,
-    pace: Option<Duration>,
-    /// How many that average is of.
-    paced: u32,
+    pace: Pace,
 }
 
 impl<G> Default for Line<G> {
     fn default() -> Line<G> {
-        Line { waiting: VecDeque::new(), given_up: None, patience: None, taken: None, pace: None, paced: 0 }
+        Line { waiting: VecDeque::new(), given_up: None, patience: None, pace: Pace::default() }
     }
 }
 
@@ -137,17 +152,16 @@ impl<G> Line<G> {
     /// The time that one more request would wait, in parts of the least time that a client of the caller waited before
     /// it gave up; 0 where none did.
     fn outlook(&self) -> f64 {
-        let (Some(patience), Some(pace)) = (self.patience, self.pace) else { return 0.0 };
-        pace.as_secs_f64() * self.waiting.len() as f64 / patience.as_secs_f64()
+        let Some(patience) = self.patience else { return 0.0 };
+        self.pace.between.as_secs_f64() * self.waiting.len() as f64 / patience.as_secs_f64()
     }
 
     /// Takes the request that is next.
     fn take(&mut self, now: Instant) -> Option<Waiting<G>> {
         let goes_on = self.waiting.front()?.goes_on;
         // Pages are not counted: a request may have many.
-        if !goes_on && let Some(since) = self.taken.replace(now).map(|before| now.since(before)) {
-            self.paced = (self.paced + 1).min(limits::ADMISSION_PACED);
-            self.pace = Some(self.pace.map_or(since, |pace| (pace * (self.paced - 1) + since) / self.paced));
+        if !goes_on {
+            self.pace.note(now);
         }
         let latest_first =
             self.outlook() > 1.0 && self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
