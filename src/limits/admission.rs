@@ -33,6 +33,10 @@ pub const ADMISSION_PATIENCE: Duration = Duration::from_secs(1);
 /// would be answered when its client is gone. Clients that wait for as long as it takes are served in order, however
 /// many there are.
 pub const ADMISSION_LATEST_FOR: Duration = Duration::from_secs(3);
+/// For so long a caller's requests are bounded by what one of its clients waited, while some wait all the time.
+pub const ADMISSION_PATIENCE_FOR: Duration = Duration::from_secs(60);
+/// A request that would wait for a larger part of what clients wait is refused: the rest is for the work.
+pub const ADMISSION_OUTLOOK_MOST: f64 = 0.5;
 /// Turns of a caller over which the time between two of them is averaged: a burst of as many as there are turns hardly
 /// changes it.
 pub const ADMISSION_PACED: u32 = 128;

@@ -98,7 +98,7 @@ const SPLIT: u8 = 1;
 /// Its documents are elsewhere: nothing more is done with it.
 const LEFT: u8 = 2;
 /// Its store file is damaged, and the shard was rebuilt: nothing more is done with it.
-const PARKED: u8 = 3;
+const REBUILDING: u8 = 3;
 /// Its database is gone: nothing more is done with it.
 const CLOSED: u8 = 4;
 
@@ -213,7 +213,7 @@ impl ShardReplica {
     /// Refuses all further calls with [`ShardError::NotExecuted`], as [`ShardReplica::close`]: another shard takes its
     /// place.
     pub fn quarantine(&self) {
-        self.0.state.fetch_max(PARKED, Ordering::SeqCst);
+        self.0.state.fetch_max(REBUILDING, Ordering::SeqCst);
     }
 
     /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
@@ -437,7 +437,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
-            PARKED => Err(ShardError::NotExecuted("the replica is damaged and is being rebuilt".to_owned())),
+            REBUILDING => Err(ShardError::NotExecuted("the replica is damaged and is being rebuilt".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

@@ -6,11 +6,11 @@
 //! file are appended to it again, behind everything else, and the segments before them are released. A crash between
 //! the two replays them twice, which changes nothing.
 
-use super::journal::Position;
+use super::journal::{Journal, Position};
 use super::kv::{Batch, StorageError};
 use super::layered::LayeredStore;
 use super::layout::FileId;
-use super::memtable::{Entry, Memtable};
+use super::memtable::Memtable;
 use super::tables::{Budget, FileTable, Layer, Tables};
 use crate::limits;
 
@@ -34,57 +34,100 @@ impl LayeredStore {
 
     fn carry(&self) -> Result<(), StorageError> {
         let mut journal = self.journal();
-        let Some((file, rows)) = self.tables().to_carry(&self.budget) else { return Ok(()) };
-        let (mut first, mut batch) = (None, Batch::new());
-        let mut append = |batch: Batch| {
-            let position = journal.append(&batch)?;
-            first.get_or_insert(position);
-            Ok::<_, StorageError>(position)
-        };
-        for (key, value) in rows.all() {
-            match value {
-                Some(value) => batch.put(key.to_vec(), value.to_vec()),
-                None => batch.delete(key.to_vec()),
-            }
-            if batch.bytes() >= limits::JOURNAL_CARRY_BYTES {
-                append(std::mem::take(&mut batch))?;
-            }
-        }
-        let last = append(batch)?;
-        let bytes = rows.bytes();
-        {
+        let (settled, file, layers) = {
             let mut tables = self.tables();
-            tables.end_group(last, journal.closed_bytes());
-            tables.carried(file, rows, (first.unwrap_or(last), last));
+            let Some((file, _)) = tables.holds_back(&self.budget) else { return Ok(()) };
+            (tables.settled(journal.end(), self.planted), file, tables.picture(file, None).0)
+        };
+        // Else it was appended before, and there was no descriptor for the next segment.
+        if !journal.can_release(settled) {
+            let mut rows = layers.frozen.map_or_else(Memtable::default, |layer| layer.rows);
+            rows.add(&layers.active.rows);
+            let positions = append(&mut journal, &rows)?;
+            tracing::info!(
+                file = file.name(),
+                bytes = rows.bytes(),
+                "what a damaged file lacks is in the journal again"
+            );
+            let mut tables = self.tables();
+            tables.end_group(positions.1, journal.closed_bytes());
+            tables.carried(file, Layer::of(rows, positions));
         }
-        tracing::info!(file = file.name(), bytes, "what a damaged file lacks was written to the journal again");
         self.checkpoint(&mut journal)
     }
 }
 
-impl Tables {
-    /// The damaged file whose writes keep a full journal from being released, and are few enough to be written again.
-    pub(super) fn holds_back(&self, budget: &Budget) -> Option<(FileId, &FileTable)> {
-        let (_, journal) = self.limits(budget);
-        let is_full = self.journal_bytes >= journal;
-        self.oldest_stuck().filter(|(_, table)| is_full && table.bytes() as u64 <= budget.journal)
-    }
-
-    /// That file, with all that waits for it.
-    fn to_carry(&self, budget: &Budget) -> Option<(FileId, Memtable)> {
-        let (file, table) = self.holds_back(budget)?;
-        let mut scratch = Vec::new();
-        let mut rows = table.frozen.as_ref().map_or_else(Memtable::default, |layer| layer.rows.clone());
-        for (key, value) in table.active.rows.all() {
-            rows.set(Entry::new(key, value, &mut scratch));
+/// Writes rows in groups of bounded size; answers the first and the last position.
+fn append(journal: &mut Journal, rows: &Memtable) -> Result<(Position, Position), StorageError> {
+    let (mut first, mut batch) = (None, Batch::new());
+    for (key, value) in rows.all() {
+        match value {
+            Some(value) => batch.put(key.to_vec(), value.to_vec()),
+            None => batch.delete(key.to_vec()),
         }
-        Some((file, rows))
+        if batch.bytes() >= limits::JOURNAL_CARRY_BYTES {
+            let position = journal.append(&std::mem::take(&mut batch))?;
+            first.get_or_insert(position);
+        }
+    }
+    let last = journal.append(&batch)?;
+    Ok((first.unwrap_or(last), last))
+}
+
+impl Tables {
+    /// The damaged file whose writes keep a full journal from being released. None where all that waits for such files
+    /// would fill the journal by itself.
+    pub(super) fn holds_back(&self, budget: &Budget) -> Option<(FileId, &FileTable)> {
+        let most = budget.journal_beside_damage();
+        if self.journal_bytes < most {
+            return None;
+        }
+        let held = self.held_back()? as u64;
+        self.oldest_stuck().filter(|_| held + budget.segment <= most)
     }
 
-    /// What waits for a file is in the journal at these positions now; nothing where the file was put away meanwhile.
-    fn carried(&mut self, file: FileId, rows: Memtable, (first, last): (Position, Position)) {
+    /// What waits for a file is in the journal as `layer` now; nothing where the file was put away meanwhile.
+    fn carried(&mut self, file: FileId, layer: Layer) {
         let Some(table) = self.stuck_table(file) else { return };
-        table.frozen = Some(Layer::of(rows, (first, last)));
-        table.active = Layer::default();
+        (table.frozen, table.active) = (Some(layer), Layer::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::Notes;
+    use super::super::layout::Layout;
+    use super::*;
+
+    /// Tables of the size of a node, the journal full, with so many megabytes for each of some damaged files.
+    fn full(megabytes: &[usize]) -> (Tables, Budget) {
+        let (budget, shards) = (Budget::new(limits::MEMTABLE_FLUSH_BYTES), 1..=megabytes.len() as u64);
+        let own: Vec<FileId> = shards.clone().map(FileId::Own).collect();
+        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &own, &Notes::default());
+        for (shard, megabytes) in shards.zip(megabytes) {
+            let key = [&shard.to_be_bytes()[..], b"k"].concat();
+            tables.write(shard, &key, Some(&vec![0; megabytes << 20]));
+            assert!(tables.set_stuck(shard, StorageError::Corrupt("damaged".into())));
+        }
+        tables.journal_bytes = budget.journal_beside_damage();
+        (tables, budget)
+    }
+
+    #[test]
+    fn what_a_full_shard_waits_with_is_carried_at_the_size_of_a_node() {
+        let most = limits::MEMTABLE_FLUSH_BYTES * (1 + limits::MEMTABLE_STALL_FACTOR) >> 20;
+        let (mut tables, budget) = full(&[most]);
+        assert!(tables.refuses(1, &budget).is_some(), "it takes no more");
+        assert_eq!(tables.holds_back(&budget).map(|(file, _)| file), Some(FileId::Own(1)));
+        assert!(!tables.gives_up(&budget));
+        tables.journal_bytes -= 1;
+        assert!(tables.holds_back(&budget).is_none(), "there is room");
+    }
+
+    #[test]
+    fn files_that_would_fill_the_journal_together_are_not_written_again_and_again() {
+        let (mut tables, budget) = full(&[30, 30, 30]);
+        assert!(tables.holds_back(&budget).is_none());
+        assert!(tables.gives_up(&budget));
     }
 }

@@ -222,10 +222,11 @@ impl Drop for FlushOutcome<'_> {
     fn drop(&mut self) {
         let mut tables = self.store.tables();
         let error = self.error.take();
-        if let (Some(error @ StorageError::Corrupt(_)), FileId::Own(_)) = (&error, self.file) {
+        if let (Some(error @ StorageError::Corrupt(_)), FileId::Own(shard)) = (&error, self.file) {
             // The file stays marked, too. The shard may be rebuilt; until then its writes are in the journal.
-            tables.set_stuck(self.file, error.clone());
-            self.store.suspects.note(self.file, error);
+            if tables.set_stuck(shard, error.clone()) {
+                self.store.suspects.note(self.file, error);
+            }
         } else if let Some(StorageError::NoFiles(_)) = &error {
             // The file stays marked until the flush is tried again.
         } else if let Some(error) = error {

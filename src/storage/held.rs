@@ -1,4 +1,4 @@
-//! What each store file is known to hold, by which one that was put back from an earlier time is told.
+//! What each store file is known to hold, by which one that was restored from an earlier time is told.
 //!
 //! The journal notes it at the start of each segment, for every file that was ever flushed to: so before it releases
 //! what only those flushes hold, and with the same sync. A file holds at least what is noted of it at every moment, a

@@ -133,6 +133,11 @@ impl Memtable {
         }
     }
 
+    /// Sets and removes what `later` does.
+    pub(super) fn add(&mut self, later: &Memtable) {
+        later.rows.iter().cloned().for_each(|entry| self.set(entry));
+    }
+
     /// Takes all rows of a range out.
     pub(super) fn take_range(&mut self, range: &KeyRange) -> Memtable {
         let mut taken = Memtable::default();

@@ -42,6 +42,11 @@ impl Budget {
             journal: journal as u64,
         }
     }
+
+    /// The bytes of the journal while nothing can be flushed to some file: the replica in its place has to be written.
+    pub(super) fn journal_beside_damage(&self) -> u64 {
+        self.journal * 2
+    }
 }
 
 /// Writes of a range of positions. A copy is a picture and costs nothing.
@@ -315,9 +320,8 @@ impl Tables {
     fn clear(&mut self, position: Position, shard: u64) {
         for file in BTreeSet::from([self.home(shard), self.layout.shared_home(shard)]) {
             let table = self.file(file);
-            if file == FileId::Own(shard) && table.stuck.take().is_some() {
-                // The file goes with what could not be flushed to it.
-                (table.frozen, table.flushing) = (None, false);
+            if file == FileId::Own(shard) && table.stuck.is_some() {
+                table.give_way();
             }
             let active = &mut table.active;
             active.touch(position);
@@ -415,9 +419,16 @@ impl Tables {
         }
     }
 
-    /// Notes that nothing can be flushed to a file any more; it stays marked as being flushed.
-    pub(super) fn set_stuck(&mut self, file: FileId, why: StorageError) {
-        self.file(file).stuck = Some(why);
+    /// Notes that nothing can be flushed to the file of a shard any more; it stays marked as being flushed. False where
+    /// the shard was cleared meanwhile: the file goes with the flush of that.
+    pub(super) fn set_stuck(&mut self, shard: u64, why: StorageError) -> bool {
+        let table = self.file(FileId::Own(shard));
+        if table.active.cleared.contains(&shard) {
+            table.give_way();
+            return false;
+        }
+        table.stuck = Some(why);
+        true
     }
 
     /// Whether a flush of a file, or other work on it, runs.
@@ -426,7 +437,7 @@ impl Tables {
     }
 
     /// Bytes of memory that cannot be flushed; `None` where all can.
-    fn held_back(&self) -> Option<usize> {
+    pub(super) fn held_back(&self) -> Option<usize> {
         self.files.values().filter(|table| table.stuck.is_some()).map(FileTable::bytes).reduce(|sum, bytes| sum + bytes)
     }
 
@@ -434,7 +445,7 @@ impl Tables {
     /// beside the others: the copy that takes its place has to be written.
     pub(super) fn limits(&self, budget: &Budget) -> (usize, u64) {
         match self.held_back() {
-            Some(held) => (budget.memtables + held.min(budget.memtables), budget.journal * 2),
+            Some(held) => (budget.memtables + held.min(budget.memtables), budget.journal_beside_damage()),
             None => (budget.memtables, budget.journal),
         }
     }
@@ -456,13 +467,13 @@ impl Tables {
     pub(super) fn gives_up(&mut self, budget: &Budget) -> bool {
         let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
         let memory_gone = held >= budget.memtables && self.bytes() >= memtables;
-        let oldest = self.files.values().filter_map(FileTable::first_unsettled).min();
-        let is_carried = self.holds_back(budget).is_some();
-        let holds_up = |table: &&FileTable| {
-            memory_gone || !is_carried && self.journal_bytes >= journal && table.first_unsettled() == oldest
+        let journal_gone = self.journal_bytes >= journal && self.holds_back(budget).is_none();
+        let stuck = match (memory_gone, journal_gone) {
+            (true, _) => self.files.values().find_map(|table| table.stuck.clone()),
+            (_, true) => self.oldest_stuck().and_then(|(_, table)| table.stuck.clone()),
+            _ => None,
         };
-        let mut stuck = self.files.values().filter(|table| table.stuck.is_some());
-        let Some(why) = stuck.find(holds_up).and_then(|table| table.stuck.clone()) else { return false };
+        let Some(why) = stuck else { return false };
         tracing::error!(error = %why, "a damaged file leaves no room: this node takes no more writes until a restart");
         self.failed = Some(why);
         true
@@ -542,14 +553,21 @@ impl Tables {
 impl FileTable {
     /// Whether writers of its shards must not write more before a flush.
     fn is_full(&self, budget: &Budget) -> bool {
-        // What is carried forward counts as frozen; some of it was not.
-        let behind =
-            if self.stuck.is_some() { self.bytes().saturating_sub(budget.flush_at) } else { self.active.bytes() };
-        self.frozen.is_some() && behind >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR
+        let most = budget.flush_at * limits::MEMTABLE_STALL_FACTOR;
+        match self.stuck {
+            // What is carried forward is frozen as a whole.
+            Some(_) => self.bytes() >= most + budget.flush_at,
+            None => self.frozen.is_some() && self.active.bytes() >= most,
+        }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.active.bytes() + self.frozen.as_ref().map_or(0, Layer::bytes)
+    }
+
+    /// The file goes, with what was to be flushed to it.
+    fn give_way(&mut self) {
+        (self.stuck, self.frozen, self.flushing) = (None, None, false);
     }
 
     fn first_unsettled(&self) -> Option<Position> {

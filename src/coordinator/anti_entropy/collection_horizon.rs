@@ -82,7 +82,7 @@ impl Pull<'_> {
         if !theirs.promised.covers(&own.horizon) {
             self.is_ahead = true;
             shard.note_read(&node, confirmed).await?;
-            return Err(away("the other replica is to forget first what was forgotten here"));
+            return Err(away("the other replica is to collect first what was collected here"));
         }
         self.lags_behind = !theirs.done.covers(&own.horizon);
         self.remote = self.remote.clone().behind(&theirs.done);
@@ -173,7 +173,7 @@ impl Pull<'_> {
     async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteReplica>, ShardError> {
         let nodes = self.database.replica_rebuild().others_of(&self.database.layout(), self.range);
         let waits = "a restored replica waits for all others, to see what was collected since";
-        let none = "nobody who is there has forgotten what this replica missed";
+        let none = "no replica that is there has collected what this one missed";
         witnesses((self.database, self.range), nodes, (waits, none), |remote| async move {
             let told = remote.ask_collection(Tell).await?;
             match told.done.covers(missed) {
@@ -268,7 +268,7 @@ impl TombstoneCollection<'_> {
         let told = own.await.map_err(|error| error.to_string())?;
         match told.done.covers(horizon) {
             true => Ok(()),
-            false => Err("the replica has not forgotten what the asking one has".to_owned()),
+            false => Err("the replica has not collected what the asking one has".to_owned()),
         }
     }
 

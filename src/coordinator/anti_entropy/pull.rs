@@ -83,7 +83,7 @@ impl Pulls<'_> {
         match self.pull_range(range, own, node, true).await? {
             Taken::All => Ok(true),
             Taken::Part => Ok(false),
-            Taken::Nothing => Err(away("the other replica is to forget first what was forgotten here")),
+            Taken::Nothing => Err(away("the other replica is to collect first what was collected here")),
         }
     }
 

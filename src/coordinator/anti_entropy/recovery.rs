@@ -97,7 +97,7 @@ impl ReplicaRebuild<'_> {
         }
         let taken_in = salvaging.taken_in().await?;
         if taken_in.is_none() {
-            salvaging.done.lose("documents: some that were forgotten meanwhile may be among them".to_owned());
+            salvaging.done.lose("documents: some that were collected meanwhile may be among them".to_owned());
         }
         for from in &both {
             salvaging.from = from;

@@ -120,7 +120,7 @@ fn told<T>((database, range): &Place, done: Result<T, ShardError>) -> Option<T> 
         Ok(done) => Some(done),
         Err(ShardError::Dropped | ShardError::Moved) => None,
         Err(error) => {
-            tracing::info!(database, range, %error, "nothing is forgotten for now");
+            tracing::info!(database, range, %error, "nothing is collected for now");
             None
         }
     }

@@ -111,7 +111,7 @@ async fn merge_unpurged(
             Origin::Anew => forgot,
         };
         if rounds != forgot {
-            return Err(ShardError::NotExecuted("what the replica has forgotten may be among it".to_owned()));
+            return Err(ShardError::NotExecuted("what the replica has collected may be among it".to_owned()));
         }
         let left = without_purged(replica, edits, (heard, again)).await?;
         if left.is_empty() {

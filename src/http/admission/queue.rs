@@ -126,8 +126,8 @@ struct Line<G> {
     waiting: VecDeque<Waiting<G>>,
     /// When a client gave up last although no other had waited for longer.
     given_up: Option<Instant>,
-    /// After which time at least one of them gave up.
-    patience: Option<Duration>,
+    /// After which time one of them gave up, and when that was: the least of late.
+    patience: Option<(Duration, Instant)>,
     pace: Pace,
 }
 
@@ -145,15 +145,22 @@ impl<G> Line<G> {
         if is_earliest && now.since(came) >= limits::ADMISSION_PATIENCE {
             self.given_up = Some(now);
             let waited = now.since(came);
-            self.patience = Some(self.patience.map_or(waited, |patience| patience.min(waited)));
+            let least = self.patience(now).map_or(waited, |patience| patience.min(waited));
+            self.patience = Some((least, now));
         }
     }
 
-    /// The time that one more request would wait, in parts of the least time that a client of the caller waited before
-    /// it gave up; 0 where none did.
-    fn outlook(&self) -> f64 {
-        let Some(patience) = self.patience else { return 0.0 };
-        self.pace.between.as_secs_f64() * self.waiting.len() as f64 / patience.as_secs_f64()
+    /// The least time after which a client of the caller gave up of late.
+    fn patience(&self, now: Instant) -> Option<Duration> {
+        let (patience, seen) = self.patience?;
+        (now.since(seen) < limits::ADMISSION_PATIENCE_FOR).then_some(patience)
+    }
+
+    /// The time that one more request would wait, in parts of what clients wait; 0 where none gave up.
+    fn outlook(&self, now: Instant) -> f64 {
+        let Some(patience) = self.patience(now) else { return 0.0 };
+        let pages = self.waiting.iter().take_while(|waiting| waiting.goes_on).count();
+        self.pace.between.as_secs_f64() * (self.waiting.len() - pages) as f64 / patience.as_secs_f64()
     }
 
     /// Takes the request that is next.
@@ -164,7 +171,7 @@ impl<G> Line<G> {
             self.pace.note(now);
         }
         let latest_first =
-            self.outlook() > 1.0 && self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
+            self.outlook(now) > 1.0 && self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
         if latest_first && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
     }
 }
@@ -270,7 +277,9 @@ impl<G> Queue<G> {
             if self.waiting >= self.bounds.queue {
                 return Err(Full::All);
             }
-            if own >= self.bounds.queue_own() || self.lines.get(&caller).is_some_and(|line| line.outlook() > 0.5) {
+            if own >= self.bounds.queue_own()
+                || self.lines.get(&caller).is_some_and(|line| line.outlook(now) > limits::ADMISSION_OUTLOOK_MOST)
+            {
                 return Err(Full::Own);
             }
         }

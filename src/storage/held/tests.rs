@@ -1,4 +1,4 @@
-//! An older store file that was put back is found, whatever else of the directory is as it was; and no crash makes a
+//! An older store file that was restored is found, whatever else of the directory is as it was; and no crash makes a
 //! file look older than it is.
 
 use std::fs;

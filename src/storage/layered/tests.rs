@@ -257,6 +257,13 @@ fn with_a_damaged_file(dir: &Path) -> LayeredStore {
 }
 
 fn with_a_damaged_file_of(dir: &Path, store_files: &MemoryStoreFiles) -> LayeredStore {
+    let (store, own) = before_the_flush_that_meets_damage(dir, store_files);
+    store.flush(own);
+    store
+}
+
+/// Before the flush that comes upon the damage, with the file that it is of.
+fn before_the_flush_that_meets_damage(dir: &Path, store_files: &MemoryStoreFiles) -> (LayeredStore, FileId) {
     let options = LayeredOptions {
         flush_at_bytes: 4_000,
         own_file_bytes: 20,
@@ -279,8 +286,7 @@ fn with_a_damaged_file_of(dir: &Path, store_files: &MemoryStoreFiles) -> Layered
     store_files.find(FileId::Own(A)).unwrap().damaged.store(true, Ordering::SeqCst);
     let own = fill();
     assert_eq!(own, FileId::Own(A));
-    store.flush(own);
-    store
+    (store, own)
 }
 
 #[test]
@@ -341,6 +347,23 @@ fn a_damaged_file_without_room_refuses_its_own_shard_and_others_go_on_for_ever()
     let again = open(dir.path(), &store_files, 4_000);
     assert!(again.position() >= written);
     assert_eq!(values(&again), before, "all that waited for the file is replayed");
+}
+
+#[test]
+fn a_shard_that_is_cleared_while_its_file_turns_out_damaged_is_gone_and_its_file_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store_files = MemoryStoreFiles::default();
+    let (store, file) = before_the_flush_that_meets_damage(dir.path(), &store_files);
+    let mut cleared = Batch::new();
+    cleared.clear_shard(A);
+    store.commit(&cleared).unwrap();
+    store.flush(file);
+    assert!(store.damaged_shards().is_empty() && !store.has_failed());
+    let end = store.position();
+    store.tables().begin_shrink(file, end);
+    flush_all(&store);
+    assert!(store_files.find(FileId::Own(A)).is_none());
+    assert_eq!(store.view().unwrap().get(&key(A, 1)).unwrap(), None);
 }
 
 #[test]

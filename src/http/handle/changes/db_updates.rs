@@ -88,8 +88,7 @@ fn feed(name: Option<&str>) -> Result<Feed> {
 
 /// Numbers beyond 64 bits are the largest.
 fn integer(text: &str) -> Result<u64> {
-    let number = query::integer(text).ok().and_then(|number| u64::try_from(number).ok());
-    number.ok_or_else(|| Problem::bad_request("invalid_integer"))
+    query::positive(text).map_err(|_| Problem::bad_request("invalid_integer"))
 }
 
 /// The JSON of a row; `None` for a change that tells of no database.

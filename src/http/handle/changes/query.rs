@@ -168,7 +168,7 @@ fn feed(name: &str) -> Result<Feed, Problem> {
 
 fn integer(text: &str) -> Result<u64, Problem> {
     let odd = || Problem::query_parse(format!("Invalid value for integer: \"{text}\""));
-    query::integer(text).ok().and_then(|number| u64::try_from(number).ok()).ok_or_else(odd)
+    query::positive(text).map_err(|_| odd())
 }
 
 fn heartbeat(text: &str) -> Result<u64, Problem> {

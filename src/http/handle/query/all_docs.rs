@@ -144,12 +144,12 @@ fn check(ctx: &Context, db: &Arc<Database>, source: &DocSource, args: &mut ViewA
     }
     args.bound(&ctx.config, args.partition.is_some() || is_below_partition)?;
     match (source, &args.keys) {
-        (DocSource::All | DocSource::Partition(_), Some(keys)) => check_placed(db, keys, args),
+        (DocSource::All | DocSource::Partition(_), Some(keys)) if db.map().partitioned => check_placed(db, keys, args),
         _ => Ok(()),
     }
 }
 
-/// In a partitioned database, whether the keys that are to be shown can be ids there: no shard could be asked for
+/// Whether, in a partitioned database, the keys that are to be shown can be ids there: no shard could be asked for
 /// others.
 fn check_placed(db: &Arc<Database>, keys: &[Value], args: &ViewArgs) -> Result<()> {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);

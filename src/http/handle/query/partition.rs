@@ -19,8 +19,9 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 /// 400 without a name, for a name that cannot be one, and for a database without partitions; 404 for other paths.
 pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    if check_given_first(&request, path).is_err() {
-        check_path(&*ctx.open(db, &request, Class::Member)?, &request, path)?;
+    if let (Err(other), [name, ..]) = (check_given_first(&request, path), path) {
+        check(&*ctx.open(db, &request, Class::Member)?, name)?;
+        return Err(other);
     }
     match parts.as_slice() {
         [name, "_all_docs", below @ ..] if matches!(below, [] | ["queries"]) => {
