@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_a_full_shard_waits_with_is_carried_at_the_size_of_a_node() {
-        let most = limits::MEMTABLE_FLUSH_BYTES * (1 + limits::MEMTABLE_STALL_FACTOR) >> 20;
+        let most = (limits::MEMTABLE_FLUSH_BYTES * (1 + limits::MEMTABLE_STALL_FACTOR)) >> 20;
         let (mut tables, budget) = full(&[most]);
         assert!(tables.refuses(1, &budget).is_some(), "it takes no more");
         assert_eq!(tables.holds_back(&budget).map(|(file, _)| file), Some(FileId::Own(1)));
