@@ -1,7 +1,7 @@
 //! Options of CouchDB that have no effect here, each with the reason: the log says so where one is set.
 //!
-//! With [`schema`](super::schema) this is every key of CouchDB 3.5's `default.ini`. The table in
-//! `docs/compatibility.md` is made from it; a test compares them.
+//! With [`schema`](super::schema) this is every key of the `default.ini` of CouchDB 3.5.0 and of versions after it
+//! (`couchdb_options.txt`). The table in `docs/compatibility.md` is made from it; tests compare them.
 
 /// A section, its keys, and why they have no effect.
 pub type Row = (&'static str, &'static [&'static str], &'static str);
@@ -13,6 +13,7 @@ pub const FOREIGN: &[Row] = &[
         "util_driver_dir", "plugin_dir", "max_dbs_open", "file_compression",
         "attachment_stream_buffer_size", "btree_chunk_size", "update_lru_on_read",
         "write_xxhash_checksums", "use_cfile", "cfile_skip_ioq", "compaction_log_level",
+        "max_couch_server_shards", "upgrade_in_progress", "prohibit_downgrade",
     ], "engine of CouchDB's files; settee's storage has `[settee]` of its own"),
     ("couchdb", &["js_engine"], "the engine of JavaScript is QuickJS"),
     ("couchdb", &["database_dir", "view_index_dir"], "folders are those of `--data`"),
@@ -22,6 +23,11 @@ pub const FOREIGN: &[Row] = &[
     ("couchdb", &["enable_database_recovery"], "deleted databases are gone; `settee restore` brings back backups"),
     ("couchdb", &["attachment_writer_timeout"], "an upload that stands still ends after the time limit of requests"),
     ("purge", &["max_document_id_number", "max_revisions_number", "index_lag_warn_seconds"], "requests to purge are bounded by their size"),
+    ("bt_engine_cache", &[
+        "max_size", "leave_percent", "db_btree_cache_depth", "view_btree_cache_depth",
+    ], "engine of CouchDB's files; settee's storage has `[settee]` of its own"),
+    ("couchdb", &["delete_after_rename"], "a deleted database's files go at once, each in one step"),
+    ("couchdb", &["time_seq_min_time"], "times of changes are told as the clock gave them"),
     ("couchdb_engines", &["couch"], "the only engine is settee's"),
     ("process_priority", &["couch_server"], "there is no such process"),
     ("cluster", &["seedlist", "reconnect_interval_sec"], "`[cluster] seeds` names nodes to join"),
@@ -32,6 +38,7 @@ pub const FOREIGN: &[Row] = &[
     ("chttpd", &["bulk_get_use_batches"], "documents of `_bulk_get` are always read in batches"),
     ("chttpd", &["disconnect_check_msec", "disconnect_check_jitter_msec"], "a client that is gone is noticed at once"),
     ("chttpd", &["scrub_json_request"], "functions never see credentials"),
+    ("chttpd", &["peer_header"], "the address of a client is that of its connection"),
     ("httpd_design_handlers", &["_view"], "handlers are built in"),
     ("ioq", &["concurrency", "ratio"], "queues of the disk are bounded by `[settee]`"),
     ("ioq.bypass", &["os_process", "read", "write", "view_update", "shard_sync", "compaction"], "queues of the disk are bounded by `[settee]`"),
@@ -42,20 +49,25 @@ pub const FOREIGN: &[Row] = &[
         "all_docs_concurrency", "changes_duration", "shard_timeout_factor", "shard_timeout_min_msec",
         "uuid_prefix_len", "request_timeout", "all_docs_timeout", "attachments_timeout", "view_timeout",
         "view_permsg_timeout", "partition_view_timeout", "search_timeout", "search_permsg_timeout",
-        "nouveau_timeout", "nouveau_permsg_timeout",
+        "nouveau_timeout", "nouveau_permsg_timeout", "all_docs_view_permsg_timeout", "serialize_worker_startup",
     ], "time limits between nodes are `docs/operations.md`'s"),
     ("rexi", &[
         "buffer_count", "stream_limit", "shard_split_timeout_msec", "shard_split_topoff_batch_size",
         "use_kill_all",
     ], "time limits between nodes are `docs/operations.md`'s"),
     ("global_changes", &["max_event_delay", "max_write_delay", "update_db"], "`_db_updates` needs no database"),
-    ("view_updater", &["min_writer_items", "min_writer_size"], "a build's batches follow the size of its rows"),
+    ("view_updater", &[
+        "min_writer_items", "min_writer_size", "queue_memory_cap", "queue_item_cap", "gc_interval_docs",
+    ], "a build's batches follow the size of its rows"),
     ("ddoc_cache", &["max_size", "refresh_timeout"], "design documents are kept by the coordinator"),
     ("native_query_servers", &["enable_erlang_query_server"], "functions in Erlang are not run"),
     ("query_server_config", &[
         "commit_freq", "os_process_limit", "os_process_idle_limit", "os_process_soft_limit",
         "group_info_timeout", "db_tag",
     ], "runtimes of JavaScript are bounded by `docs/operations.md`'s limits"),
+    ("query_server_config", &[
+        "reduce_limit_threshold", "reduce_limit_ratio",
+    ], "as CouchDB's defaults: 5000 bytes, and twice what was reduced"),
     ("quickjs", &["memory_limit_bytes"], "runtimes of JavaScript are bounded by `docs/operations.md`'s limits"),
     ("mango", &["index_all_disabled", "default_limit", "index_scan_warning_threshold"], "as CouchDB's defaults: 25 documents, a warning above ten documents read for each result"),
     ("indexers", &["couch_mrview"], "all kinds of indexes are built in"),
@@ -66,6 +78,8 @@ pub const FOREIGN: &[Row] = &[
         "cluster_start_period", "cluster_quiet_period", "auth_plugins", "session_refresh_interval_sec",
         "usage_coeff", "priority_coeff", "stats_update_interval_sec",
     ], "`docs/compatibility.md`, `[replicator]`"),
+    ("replicator", &["connect_to"], "the system's name resolution says where a host is"),
+    ("replicator", &["cacert_reload_interval_hours"], "authorities are read when a replication starts"),
     ("replicator.shares", &["_replicator"], "turns are given in the order of asking"),
     ("log", &[
         "max_message_size", "strip_last_msg", "filter_fields", "writer", "file", "write_buffer",
@@ -81,7 +95,7 @@ pub const FOREIGN: &[Row] = &[
     ("smoosh.ratio_views", &["priority", "min_priority", "min_size"], "views are compacted with their shard"),
     ("smoosh.slack_views", &["priority", "min_priority", "min_size"], "views are compacted with their shard"),
     ("dreyfus", &["name", "retry_limit", "limit", "limit_partitions", "max_limit", "max_limit_partitions"], "search is built in; its limits are `docs/search.md`'s"),
-    ("nouveau", &["url", "ssl_key_file", "ssl_cert_file", "ssl_password", "ssl_cacert_file"], "indexes with types are built in: no service is asked"),
+    ("nouveau", &["url", "ssl_key_file", "ssl_cert_file", "ssl_password", "ssl_cacert_file", "ssl_verify"], "indexes with types are built in: no service is asked"),
     ("reshard", &[
         "max_jobs", "max_history", "max_retries", "retry_interval_sec", "delete_source",
         "update_shard_map_timeout_sec", "source_close_timeout_sec", "require_node_param",
@@ -103,12 +117,21 @@ pub const FOREIGN: &[Row] = &[
         "rexi_server", "couch_log_server", "couch_server", "couch_event_server", "ddoc_cache_lru",
         "mem3_shards", "nouveau_index_manager", "dreyfus_index_manager",
     ], "there are no queues of this kind"),
+    ("couch_auto_purge_plugin", &[
+        "min_batch_size", "max_batch_size", "deleted_document_ttl", "log_level", "dry_run",
+    ], "`_auto_purge` of each database, and `[settee] tombstone_days`"),
+    ("config", &["auto_reload_secs"], "`POST /_node/{node}/_config/_reload` reads the files again"),
     ("vendor", &["name"], "the name is settee's"),
 ];
 
 /// Sections whose every key has no effect, because nothing of their kind runs.
-const SECTIONS: &[(&str, &str)] =
-    &[("couch_scanner", "there is no scanner"), ("couch_quickjs_scanner", "there is no scanner")];
+const SECTIONS: &[(&str, &str)] = &[
+    ("couch_scanner", "there is no scanner"),
+    ("couch_quickjs_scanner", "there is no scanner"),
+    ("nouveau_index_upgrader", "there is no scanner"),
+    ("feature_flags", "every database of a user may have partitions"),
+    ("hibernate_after", "there are no processes of this kind"),
+];
 
 /// Why an option of CouchDB has no effect; `None` where it has one, or is none of CouchDB's.
 pub fn reason(section: &str, key: &str) -> Option<&'static str> {
@@ -132,6 +155,21 @@ mod tests {
         }
         assert!(reason("couchdb", "max_dbs_open").is_some() && reason("couchdb", "max_document_size").is_none());
         assert!(reason("couch_scanner_plugin_find", "debug").is_some() && reason("chttpd", "mistyped").is_none());
+    }
+
+    #[test]
+    fn every_option_of_couchdb_has_an_effect_or_a_reason_why_not() {
+        let mut section = "";
+        let mut missing = Vec::new();
+        let names = include_str!("couchdb_options.txt").lines().filter(|line| !line.starts_with('#'));
+        for word in names.flat_map(str::split_whitespace) {
+            match word.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+                Some(name) => section = name,
+                None if schema::is_known(section, word) || reason(section, word).is_some() => {}
+                None => missing.push(format!("[{section}] {word}")),
+            }
+        }
+        assert_eq!(missing, Vec::<String>::new());
     }
 
     #[test]

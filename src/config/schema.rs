@@ -232,6 +232,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("ssl", Number, &["hsts_max_age"]),
     ("ssl", Text, &["cert_file", "key_file", "cacert_file", "tls_versions"]),
     ("uuids", Text, &["algorithm", "utc_id_suffix"]),
+    ("uuids", Word(&["base_16", "base_36", "rfc9562"]), &["format"]),
     ("uuids", Number, &["max_count"]),
     ("x_frame_options", Switch, &["same_origin"]),
     ("x_frame_options", Text, &["hosts"]),
