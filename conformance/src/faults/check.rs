@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::cluster::Cluster;
+use super::reads;
 use super::text;
 use super::writers::{Account, Written};
 use crate::json::Value;
@@ -23,6 +24,10 @@ pub enum Finding {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     leaves: BTreeMap<String, Vec<String>>,
+    /// Those of them that delete the document.
+    deletions: BTreeSet<String>,
+    /// Those with an attachment, and what it is to hold.
+    attached: BTreeMap<String, String>,
     marks: BTreeSet<String>,
 }
 
@@ -70,6 +75,12 @@ async fn read(cluster: &Cluster, at: usize, db: &str) -> Result<States, String> 
         let mut state = State::default();
         for leaf in leaves.as_array().unwrap_or_default().iter().filter_map(|leaf| leaf.get("ok")) {
             state.leaves.insert(text(leaf, "/_rev"), path(leaf));
+            if leaf.get("_deleted").is_some() {
+                state.deletions.insert(text(leaf, "/_rev"));
+            }
+            if leaf.pointer("/_attachments/a").is_some() {
+                state.attached.insert(text(leaf, "/_rev"), text(leaf, "/mark"));
+            }
             state.marks.insert(text(leaf, "/mark"));
         }
         states.insert(id, state);
@@ -97,7 +108,11 @@ pub async fn check(
 ) -> Vec<Finding> {
     let states = match states {
         Ok(states) => states,
-        Err(why) => return [STORED, ACCEPTED, REFUSED, SAME, FEED].map(|p| Finding::Unknown(p, why.clone())).to_vec(),
+        Err(why) => {
+            return [STORED, ACCEPTED, REFUSED, SAME, ONE_WINNER, FEED]
+                .map(|p| Finding::Unknown(p, why.clone()))
+                .to_vec();
+        }
     };
     let names: Vec<&str> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
     let writes: Vec<&Written> = accounts.iter().flat_map(|account| &account.writes).collect();
@@ -106,7 +121,24 @@ pub async fn check(
     let missed: Vec<String> =
         there.into_iter().filter(|id| !seen.contains(*id)).map(|id| format!("{db}/{id}")).collect();
     findings.push(told(FEED, missed));
+    findings.extend(reads::check(cluster, db, &states[0]).await);
     findings
+}
+
+impl State {
+    /// The revision that a GET shows, none where all leaves are deletions: the higher generation, then the higher hash.
+    pub(super) fn winner(&self) -> Option<&str> {
+        let order = |rev: &&String| {
+            let (generation, hash) = rev.split_once('-').unwrap_or_default();
+            (generation.parse::<u64>().unwrap_or_default(), hash.to_owned())
+        };
+        self.leaves.keys().filter(|rev| !self.deletions.contains(*rev)).max_by_key(order).map(String::as_str)
+    }
+
+    /// Leaves with an attachment, and what it is to hold.
+    pub(super) fn attached(&self) -> &BTreeMap<String, String> {
+        &self.attached
+    }
 }
 
 /// The findings about writes and nodes.
@@ -114,13 +146,13 @@ fn findings(names: &[&str], writes: &[&Written], states: &[States]) -> Vec<Findi
     let holds = |state: &States, id: &str, rev: &str| {
         state.get(id).is_some_and(|s| s.leaves.values().any(|path| path.iter().any(|r| r == rev)))
     };
-    let lost = |status: u16| {
+    let lost = |statuses: &[u16]| {
         let mut lost = Vec::new();
-        for write in writes.iter().filter(|w| w.status == status && !w.rev.is_empty()) {
+        for write in writes.iter().filter(|w| statuses.contains(&w.status) && !w.rev.is_empty()) {
             for (name, state) in names.iter().zip(states).filter(|(_, state)| !holds(state, &write.id, &write.rev)) {
                 let has = state.get(&write.id).map(|s| s.leaves.keys().cloned().collect::<Vec<_>>().join(", "));
                 let has = has.unwrap_or_else(|| "nothing".to_owned());
-                lost.push(format!("{} {} ({status}): node {name} holds {has}", write.id, write.rev));
+                lost.push(format!("{} {} ({}): node {name} holds {has}", write.id, write.rev, write.status));
             }
         }
         lost
@@ -140,22 +172,24 @@ fn findings(names: &[&str], writes: &[&Written], states: &[States]) -> Vec<Findi
         others.extend(differ.map(|id| format!("{id} is another on node {name} than on node {}", names[0])));
     }
     let mut built: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-    for write in writes.iter().filter(|w| w.status == 201) {
+    // A document that is made anew after its deletion says no parent either.
+    let is_told = |write: &Written| !write.parent.is_empty() || write.rev.starts_with("1-");
+    for write in writes.iter().filter(|w| matches!(w.status, 200 | 201) && is_told(w)) {
         built.entry((&write.id, &write.parent)).or_default().push(&write.rev);
     }
     let twice = built.into_iter().filter(|(_, revs)| revs.len() > 1);
     let twice =
         twice.map(|((id, parent), revs)| format!("{id}: {} were built upon {parent:?}", revs.join(", "))).collect();
     vec![
-        told(STORED, lost(201)),
-        told(ACCEPTED, lost(202)),
+        told(STORED, lost(&[200, 201])),
+        told(ACCEPTED, lost(&[202])),
         told(REFUSED, appeared),
         told(SAME, others),
         told(ONE_WINNER, twice),
     ]
 }
 
-fn told(promise: &'static str, examples: Vec<String>) -> Finding {
+pub(super) fn told(promise: &'static str, examples: Vec<String>) -> Finding {
     if examples.is_empty() { Finding::Kept(promise) } else { Finding::Broken(promise, examples) }
 }
 
@@ -171,13 +205,23 @@ mod tests {
 
     fn state(leaf: &str, path: &[&str], mark: &str) -> States {
         let leaves = [(leaf.to_owned(), path.iter().map(|r| (*r).to_owned()).collect())].into();
-        [("a".to_owned(), State { leaves, marks: [mark.to_owned()].into() })].into()
+        let marks = [mark.to_owned()].into();
+        [("a".to_owned(), State { leaves, marks, ..State::default() })].into()
     }
 
     fn broken(writes: &[Written], states: &[States]) -> Vec<usize> {
         let writes: Vec<&Written> = writes.iter().collect();
         let found = findings(&["x", "y"], &writes, states);
         found.iter().enumerate().filter(|(_, f)| matches!(f, Finding::Broken(..))).map(|(n, _)| n).collect()
+    }
+
+    #[test]
+    fn the_winner_is_live_of_the_highest_generation_and_then_hash() {
+        let leaves = ["2-b", "10-a", "10-c", "11-d"].map(|rev| (rev.to_owned(), Vec::new())).into();
+        let mut state = State { leaves, deletions: ["11-d".to_owned()].into(), ..State::default() };
+        assert_eq!(state.winner(), Some("10-c"));
+        state.deletions = state.leaves.keys().cloned().collect();
+        assert_eq!(state.winner(), None);
     }
 
     #[test]

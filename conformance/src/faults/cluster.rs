@@ -186,7 +186,7 @@ impl Cluster {
         }
     }
 
-    /// Makes the database of a round, with a copy on up to three nodes.
+    /// Makes the database of a round, with a replica on up to three nodes.
     ///
     /// # Errors
     /// When it is refused.

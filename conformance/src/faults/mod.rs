@@ -1,12 +1,15 @@
 //! A level for clusters of third parties: nodes are killed and paused by commands that the user gives while clients
 //! write, and what was answered is held against what is there afterwards.
 //!
-//! The promises ([`check`]): a write that was answered 201 is kept on every node, one that was refused left nothing,
-//! all nodes come to hold the same, a feed that is resumed misses nothing, writers on one revision do not both win.
+//! The promises ([`check`], [`reads`]): a write that was answered 201 is kept on every node, one that was refused left
+//! nothing, all nodes come to hold the same, a feed that is resumed misses nothing, writers on one revision do not both
+//! win; then lists, views, queries and attachments of every node show what is there, a write is read at once
+//! everywhere, and databases are those that were made and not deleted.
 //! Nothing here knows a product: nodes are reached over HTTP, faults are commands of a shell.
 
 mod check;
 mod cluster;
+mod reads;
 mod writers;
 
 use std::fmt::Write;
@@ -88,11 +91,13 @@ async fn one(cluster: &Cluster, plan: &Plan, seed: u64) -> Result<(String, Vec<F
     cluster.wait_up(Duration::from_secs(60)).await?;
     let db = format!("faults-{:08x}", dice.bits() as u32);
     cluster.make_database(&db).await?;
+    reads::prepare(cluster, &db).await;
     let over = Arc::new(AtomicBool::new(false));
     let accounts: Vec<_> = (0..plan.writers)
         .map(|n| tokio::spawn(writers::write(cluster.clone(), db.clone(), n, seed, Arc::clone(&over))))
         .collect();
     let reader = tokio::spawn(writers::follow(cluster.clone(), db.clone(), Arc::clone(&over)));
+    let maker = tokio::spawn(writers::make(cluster.clone(), db.clone(), Arc::clone(&over)));
     let told = disturb(cluster, plan, &mut dice).await;
     over.store(true, Ordering::Relaxed);
     let mut all: Vec<Account> = Vec::new();
@@ -100,14 +105,19 @@ async fn one(cluster: &Cluster, plan: &Plan, seed: u64) -> Result<(String, Vec<F
         all.push(account.await.map_err(|e| format!("a writer: {e}"))?);
     }
     let seen = reader.await.map_err(|e| format!("the reader of the feed: {e}"))?;
+    let known = maker.await.map_err(|e| format!("who makes databases: {e}"))?;
     let told = told?;
     cluster.wait_up(Duration::from_secs(60)).await?;
     let begun = Instant::now();
     let states = check::settled(cluster, &db, plan.settle).await;
     let settled = begun.elapsed();
-    let findings = check::check(cluster, &db, &all, states, &seen).await;
+    let mut findings = check::check(cluster, &db, &all, states, &seen).await;
+    findings.push(reads::databases(cluster, &known, plan.settle).await);
     let counts =
         all.iter().fold((0, 0, 0, 0), |t, a| (t.0 + a.stored, t.1 + a.accepted, t.2 + a.refused, t.3 + a.unknown));
+    for number in 0..writers::DATABASES_MAX {
+        cluster.drop_database(&writers::made_name(&db, number)).await;
+    }
     cluster.drop_database(&db).await;
     let (stored, accepted, refused, unknown) = counts;
     let writes = format!("{stored} writes stored, {accepted} accepted, {refused} refused, {unknown} unknown");

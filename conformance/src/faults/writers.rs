@@ -1,9 +1,13 @@
-//! Clients of a round: writers that keep an account of what they were answered, and a reader that follows the feed.
+//! Clients of a round: writers that keep an account of what they were answered, one that makes and deletes databases,
+//! and a reader that follows the feed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 use super::cluster::Cluster;
 use super::text;
@@ -14,6 +18,8 @@ use crate::random::dice::Dice;
 const SHARED: usize = 8;
 /// Writes of one writer at most: a round stays small enough to be read back.
 const WRITES_MAX: usize = 3_000;
+/// Databases that are made in a round at most.
+pub const DATABASES_MAX: usize = 40;
 
 /// What one write was, and what was answered.
 #[derive(Clone, Debug)]
@@ -64,29 +70,132 @@ pub async fn write(cluster: Cluster, db: String, number: usize, seed: u64, over:
                 _ => continue,
             }
         }
-        let mark = format!("{number}-{}", account.writes.len());
         let parent = revs.get(&id).cloned().unwrap_or_default();
-        let mut members = vec![("mark".to_owned(), Value::from(mark.as_str()))];
-        if !parent.is_empty() {
-            members.push(("_rev".to_owned(), Value::from(parent.as_str())));
-        }
-        let (status, body) = cluster.ask(at, "PUT", &format!("/{db}/{id}"), Some(&Value::Object(members))).await;
-        let rev = text(&body, "/rev");
-        match status {
-            201 => account.stored += 1,
-            202 => account.accepted += 1,
-            400..=499 => account.refused += 1,
-            _ => account.unknown += 1,
-        }
-        if rev.is_empty() {
-            revs.remove(&id)
+        let mark = format!("{number}-{}", account.writes.len());
+        let edit = Written { id, mark, parent, rev: String::new(), status: 0 };
+        let also = if dice.chance(15) {
+            // Its own next documents, which nobody else writes, in the same request.
+            (0..3).map(|n| new_document(format!("bulk-{number}-{}-{n}", account.writes.len()))).collect()
         } else {
-            revs.insert(id.clone(), rev.clone())
+            Vec::new()
         };
-        account.writes.push(Written { id, mark, parent, rev, status });
+        let form =
+            if dice.chance(10) { Form::Deletion } else { dice.pick(&[Form::Plain, Form::Plain, Form::Attached]) };
+        for written in send(&cluster, at, &db, edit, also, form).await {
+            match written.status {
+                200 | 201 => account.stored += 1,
+                202 => account.accepted += 1,
+                400..=499 => account.refused += 1,
+                _ => account.unknown += 1,
+            }
+            if written.rev.is_empty() {
+                revs.remove(&written.id)
+            } else {
+                revs.insert(written.id.clone(), written.rev.clone())
+            };
+            account.writes.push(written);
+        }
         tokio::time::sleep(Duration::from_millis(dice.below(12) as u64)).await;
     }
     account
+}
+
+/// What an edit makes of its document.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain,
+    /// With an attachment `a` that holds the mark as JSON.
+    Attached,
+    Deletion,
+}
+
+fn new_document(id: String) -> Written {
+    Written { mark: id.clone(), id, parent: String::new(), rev: String::new(), status: 0 }
+}
+
+/// Sends an edit by PUT, or with others by `_bulk_docs`: all of them, with what was answered.
+async fn send(
+    cluster: &Cluster,
+    at: usize,
+    db: &str,
+    mut edit: Written,
+    also: Vec<Written>,
+    form: Form,
+) -> Vec<Written> {
+    if also.is_empty() {
+        let body = document(&edit, form);
+        let (status, answer) = cluster.ask(at, "PUT", &format!("/{db}/{}", edit.id), Some(&body)).await;
+        (edit.status, edit.rev) = (status, text(&answer, "/rev"));
+        return vec![edit];
+    }
+    let docs = std::iter::once(document(&edit, form)).chain(also.iter().map(|other| document(other, Form::Plain)));
+    let body = Value::Object(vec![("docs".to_owned(), Value::Array(docs.collect()))]);
+    let (status, answers) = cluster.ask(at, "POST", &format!("/{db}/_bulk_docs"), Some(&body)).await;
+    let mut all: Vec<Written> = std::iter::once(edit).chain(also).collect();
+    for (n, one) in all.iter_mut().enumerate() {
+        let answer = answers.as_array().and_then(|answers| answers.get(n));
+        one.rev = answer.map(|answer| text(answer, "/rev")).unwrap_or_default();
+        one.status = match answer.map(|answer| text(answer, "/error")).as_deref() {
+            Some("") => status,
+            Some("conflict") => 409,
+            // What became of it is not said, or was not heard.
+            _ if (400..500).contains(&status) => status,
+            _ => 0,
+        };
+    }
+    all
+}
+
+/// The body of an edit.
+fn document(edit: &Written, form: Form) -> Value {
+    let mut members = vec![("_id", edit.id.as_str().into()), ("mark", edit.mark.as_str().into())];
+    if !edit.parent.is_empty() {
+        members.push(("_rev", edit.parent.as_str().into()));
+    }
+    match form {
+        Form::Deletion if !edit.parent.is_empty() => members.push(("_deleted", Value::Bool(true))),
+        Form::Attached => {
+            let data = STANDARD.encode(format!("\"{}\"", edit.mark));
+            let stored = object(vec![("content_type", "application/json".into()), ("data", data.as_str().into())]);
+            members.push(("_attachments", object(vec![("a", stored)])));
+        }
+        _ => {}
+    }
+    object(members)
+}
+
+fn object(members: Vec<(&str, Value)>) -> Value {
+    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// What the database `number` beside `db` is called.
+pub fn made_name(db: &str, number: usize) -> String {
+    format!("{db}-{number}")
+}
+
+/// The databases whose last change was answered, and whether they are to be there.
+pub type Databases = BTreeMap<String, bool>;
+
+/// Makes databases until `over`, and deletes every second one. A database with an unanswered change is left out.
+pub async fn make(cluster: Cluster, db: String, over: Arc<AtomicBool>) -> Databases {
+    let mut known = Databases::new();
+    for number in 0..DATABASES_MAX {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = made_name(&db, number);
+        if matches!(cluster.ask(number, "PUT", &format!("/{name}?q=1"), None).await.0, 201 | 202) {
+            known.insert(name.clone(), true);
+            if number % 2 == 1 {
+                match cluster.ask(number + 1, "DELETE", &format!("/{name}"), None).await.0 {
+                    200 | 202 => _ = known.insert(name, false),
+                    _ => _ = known.remove(&name),
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    known
 }
 
 /// Follows the feed by pages, each from the sequence of the one before and from any node, until `over` and then to its
