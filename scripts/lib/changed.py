@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Lints or tests the packages that differ from the main branch, for `scripts/test quick`.
+"""Lints and tests the packages that differ from the main branch, for `scripts/test quick`.
 
-usage: scripts/lib/changed.py clippy | test
+usage: scripts/lib/changed.py
 
 A package counts as changed when a file below it differs from the last commit that `origin/main` (or `main`) has in
-common with this one, or is not committed. Nothing changed: nothing is run.
+common with this one, or is not committed. Its unit tests are compiled by clippy, so that lints cost no pass of their own;
+its other programs (integration tests, examples) are linted where one of them has changed. Nothing changed: nothing is run.
+Last line: `N passed, M failed, K skipped`.
 """
 
 import subprocess
@@ -21,25 +23,39 @@ def lines(*command):
 
 
 def changed():
+    """The packages, and those of them of which more than the library has changed."""
     base = (lines("git", "merge-base", "HEAD", "origin/main") or lines("git", "merge-base", "HEAD", "main") or ["HEAD"])[0]
     files = lines("git", "diff", "--name-only", base) + lines("git", "ls-files", "--others", "--exclude-standard")
     if any(file in ("Cargo.toml", "Cargo.lock") for file in files):
-        return [*WITHIN, *FOLDERS]
+        return [*WITHIN, *FOLDERS], []
     folders = {**{name: (folder,) for name, folder in WITHIN.items()}, **FOLDERS}
-    return [name for name in folders if any(file.startswith(folders[name]) for file in files)]
+    packages = [name for name in folders if any(file.startswith(folders[name]) for file in files)]
+    beside = [file for file in files if file.endswith(".rs") and ("tests/" in file or "examples/" in file)]
+    # `src/index/tests/` and its like are part of the library.
+    beside = [file for file in beside if not file.startswith("src/") and "/src/" not in file]
+    return packages, [name for name in packages if any(file.startswith(folders[name]) for file in beside)]
 
 
 def main():
+    packages, beside = changed()
     code = 0
-    for package in changed():
-        simulator = ["--features", "sim"] if package == "settee-sim" else []
-        if sys.argv[1] == "clippy":
-            command = ["cargo", "clippy", "-p", package, "--all-targets", "--locked", *simulator, "--", "-D", "warnings"]
-            code |= subprocess.run(command).returncode
-        else:
-            command = ["python3", "scripts/lib/run_tests.py", "-p", package, "--lib", *simulator]
-            code |= subprocess.run(command).returncode
+    for package in beside:
+        code |= cargo("clippy", package, "--all-targets", "--", "-D", "warnings")
+    if packages:
+        command = ["python3", "scripts/lib/run_tests.py", "--lint", "--lib"]
+        code |= subprocess.run([*command, *arguments(packages)]).returncode
+    else:
+        print("1 passed, 0 failed, 0 skipped" if not code else "0 passed, 1 failed, 0 skipped")
     return 1 if code else 0
+
+
+def cargo(what, package, *more):
+    return subprocess.run(["cargo", what, "--locked", *arguments([package]), *more]).returncode
+
+
+def arguments(packages):
+    simulator = ["--features", "settee-sim/sim"] if "settee-sim" in packages else []
+    return [*(part for package in packages for part in ("-p", package)), *simulator]
 
 
 if __name__ == "__main__":
