@@ -536,6 +536,30 @@ fn no_path_of_a_machine_and_no_registry_host() {
     report("stands alone: nothing committed needs a place outside the repository", &breaches);
 }
 
+#[test]
+fn pages_name_sources_that_are_there() {
+    let mut sources = Vec::new();
+    for dir in ["src", "sim", "conformance", "scripts", "tests", "examples"] {
+        walk(&root().join(dir), &mut sources);
+    }
+    let sources: Vec<String> = sources.iter().map(|path| format!("/{}", relative(path))).collect();
+    let mut pages = Vec::new();
+    walk(&root().join("docs"), &mut pages);
+    pages.extend([root().join("README.md"), root().join("conformance/README.md")]);
+    let mut breaches = Vec::new();
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(page).expect("a page");
+        // Between the first backtick and the second there is code, and so on.
+        for span in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+            let is_path = span.ends_with(".rs") && span.contains('/') && !span.contains(['*', '{', ' ', ':']);
+            if is_path && !sources.iter().any(|source| source.ends_with(&format!("/{span}"))) {
+                breaches.push(format!("{}: {span}", relative(page)));
+            }
+        }
+    }
+    report("pages: a source that a page names is there", &breaches);
+}
+
 /// The anchor that a heading of a page has, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');

@@ -30,8 +30,11 @@ fn failed(error: &dyn std::fmt::Debug) -> String {
 /// Starts the task; it ends with the coordinator, or when the returned handle says so.
 pub fn start(env: &Env, config: &Config, cluster: &Cluster, coordinator: &Arc<Coordinator>) -> Box<dyn Abort> {
     let coordinator = Arc::downgrade(coordinator);
-    let task = Task { env: env.clone(), config: config.clone(), cluster: cluster.clone(), coordinator };
-    env.spawn_worker("peruser_databases", "a change of the users database", |_| async move { task.run().await })
+    let task = Arc::new(Task { env: env.clone(), config: config.clone(), cluster: cluster.clone(), coordinator });
+    env.spawn_worker("peruser_databases", "a change of the users database", move |_| {
+        let task = Arc::clone(&task);
+        async move { task.run().await }
+    })
 }
 
 struct Task {

@@ -15,6 +15,8 @@ pub const TLS_RELOAD_MS: u64 = 30_000;
 pub const BIND_ADDRESS: &str = "127.0.0.1";
 /// The port that a node listens on (`chttpd/port`); CouchDB's.
 pub const PORT: &str = "5984";
+/// How long a background worker rests that has panicked, before it is started again.
+pub const WORKER_RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// A node's name (`settee/node`) when none is given.
 pub const NODE_NAME: &str = "settee@127.0.0.1";
 /// How long a stopping node waits for requests in progress; then their connections are cut.

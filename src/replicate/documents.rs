@@ -165,11 +165,12 @@ impl Replicator {
     pub fn follow_documents(self: &Arc<Self>, cluster: &Cluster, base_url: String) -> Box<dyn Abort> {
         let cluster = cluster.clone();
         let watcher = Watcher { replicator: Arc::downgrade(self), cluster, base_url: base_url.into() };
-        self.env.spawn_worker("replicator_databases", "a change of a database", |me| watcher.run(me))
+        self.env.spawn_worker("replicator_databases", "a change of a database", move |me| watcher.clone().run(me))
     }
 }
 
 /// Sees replicator databases come and go.
+#[derive(Clone)]
 struct Watcher {
     replicator: Weak<Replicator>,
     cluster: Cluster,

@@ -127,7 +127,7 @@ fn tree_bytes(tree: &RevTree<RevData>) -> usize {
 }
 
 impl Fetched {
-    /// The bytes that it applies memory, about.
+    /// The bytes of memory that it takes, about.
     pub fn bytes(&self) -> usize {
         let stored = self.found.iter().filter_map(|(_, stored)| stored.as_ref());
         let texts = stored.map(|stored| stored.body.len() + stored.attachments.len() * limits::TREE_NODE_BYTES);

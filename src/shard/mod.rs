@@ -197,6 +197,19 @@ pub enum EditError {
     Purged,
 }
 
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EditError::BasisChanged => f.write_str("the document was changed meanwhile"),
+            EditError::Conflict => f.write_str("conflict"),
+            EditError::MissingStub { id, name } => write!(f, "{id:?} has no attachment {name:?}"),
+            EditError::UploadGone { name } => write!(f, "the upload of attachment {name:?} is gone"),
+            EditError::NoRoom => f.write_str("the disk is nearly full"),
+            EditError::Purged => f.write_str("it was purged"),
+        }
+    }
+}
+
 /// What a read wants of a document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Want {

@@ -136,9 +136,9 @@ impl BlobStore {
             waste: Mutex::default(),
             wasted: Arc::new(Notify::new()),
         });
-        let (of, wasted) = (Arc::downgrade(&inner), Arc::clone(&inner.wasted));
-        env.spawn_worker("blob_collection", "a pause or an abandoned upload", |me| {
-            drive_collector(env.clone(), of, wasted, me)
+        let (own, of, wasted) = (env.clone(), Arc::downgrade(&inner), Arc::clone(&inner.wasted));
+        env.spawn_worker("blob_collection", "a pause or an abandoned upload", move |me| {
+            drive_collector(own.clone(), of.clone(), Arc::clone(&wasted), me)
         });
         BlobStore(inner)
     }

@@ -35,8 +35,10 @@ type OwnRows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 impl LayeredStore {
     /// Starts the task that flushes frozen memtables; it ends when the store is dropped.
     pub fn start_flushing(self: &Arc<Self>, env: &Env) {
-        let (work, store) = (Arc::clone(&self.work), Arc::downgrade(self));
-        env.spawn_worker("flush", "a frozen memtable", |me| flush_when_asked(env.clone(), work, store, me));
+        let (own, work, store) = (env.clone(), Arc::clone(&self.work), Arc::downgrade(self));
+        env.spawn_worker("flush", "a frozen memtable", move |me| {
+            flush_when_asked(own.clone(), Arc::clone(&work), store.clone(), me)
+        });
         // What a restart has replayed may be due at once.
         self.freeze_due();
     }

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -438,17 +439,24 @@ impl Env {
     }
 
     /// Starts a background worker: a task that runs as long as the node does, with an entry in the registry of workers.
-    /// `waits_for` says in a few words which event or pause a run of it waits for.
+    /// `waits_for` says in a few words which event or pause a run of it waits for. A panic ends a run, which counts as
+    /// failed; the task is then made anew after a pause: a node without one of its workers would go wrong in silence.
     pub fn spawn_worker<F>(
         &self,
         name: &'static str,
         waits_for: &'static str,
-        task: impl FnOnce(Arc<BackgroundWorker>) -> F,
+        task: impl Fn(Arc<BackgroundWorker>) -> F + Send + 'static,
     ) -> Box<dyn Abort>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.spawn(task(self.metrics.workers().enter(name, waits_for)))
+        let (env, worker) = (self.clone(), self.metrics.workers().enter(name, waits_for));
+        self.spawn(async move {
+            while AssertUnwindSafe(task(Arc::clone(&worker))).catch_unwind().await.is_err() {
+                worker.failed(&"it panicked, and was started again");
+                env.sleep(limits::WORKER_RESTART_PAUSE).await;
+            }
+        })
     }
 
     /// Starts a task and returns its result later; `None` when it was aborted or panicked.

@@ -41,8 +41,7 @@ impl Coordinator {
     pub fn keep_expiring(self: &Arc<Self>) {
         let is_running = self.expires.load(Ordering::SeqCst);
         if !is_running && !self.expiring().is_empty() && !self.expires.swap(true, Ordering::SeqCst) {
-            let weak = Arc::downgrade(self);
-            self.env().spawn_worker("document_expiry", "a pause", |me| keep_expiring(weak, me));
+            self.spawn_worker("document_expiry", "a pause", keep_expiring);
         }
     }
 }

@@ -74,8 +74,7 @@ impl Coordinator {
     /// Starts the task that collects what is old enough, once there is to be such; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_collecting(self: &Arc<Self>) {
         if self.shortest_tombstone_age(age(self.config())).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
-            let weak = Arc::downgrade(self);
-            self.env().spawn_worker("tombstone_collection", "a pause", |me| keep_collecting(weak, me));
+            self.spawn_worker("tombstone_collection", "a pause", keep_collecting);
         }
     }
 

@@ -63,8 +63,7 @@ impl Coordinator {
     /// Takes up what is stored, and sees to it that the voters follow the members; ends with the coordinator.
     pub(in crate::coordinator) async fn keep_voting(self: &Arc<Self>) -> Result<(), ShardError> {
         self.context().voting.set(self.storage().read(Seat::read).await?);
-        let weak = Arc::downgrade(self);
-        self.env().spawn_worker("voters", "a change of members or voters", |me| follow_members(weak, me));
+        self.spawn_worker("voters", "a change of members or voters", follow_members);
         Ok(())
     }
 

@@ -36,22 +36,26 @@ impl Coordinator {
 
     /// Starts the task that brings views up to date; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_views(self: &Arc<Self>) {
-        let (weak, mut news, env) = (Arc::downgrade(self), self.watch_events(), self.env().clone());
+        let (news, env) = (self.watch_events(), self.env().clone());
         let (behind, free) = (Arc::<Mutex<Behind>>::default(), Arc::new(Semaphore::new(limits::AUTOUPDATE_AT_ONCE)));
-        self.env().spawn_worker("autoupdate", "a change of a database", |worker| async move {
-            let mut seen = 0;
-            while news.changed().await.is_ok() {
-                env.sleep(limits::AUTOUPDATE_PAUSE).await;
-                let Some(coordinator) = weak.upgrade() else { return };
-                if !coordinator.config().bool("settee", "autoupdate", true) {
-                    continue;
-                }
-                let _run = worker.begin();
-                let (events, last) = coordinator.events(seen);
-                seen = last;
-                let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);
-                for name in updated.map(|event| event.name) {
-                    coordinator.bring_up_to_date(&name, &behind, &free);
+        self.spawn_worker("autoupdate", "a change of a database", move |weak, worker| {
+            let (mut news, env) = (news.clone(), env.clone());
+            let (behind, free) = (Arc::clone(&behind), Arc::clone(&free));
+            async move {
+                let mut seen = 0;
+                while news.changed().await.is_ok() {
+                    env.sleep(limits::AUTOUPDATE_PAUSE).await;
+                    let Some(coordinator) = weak.upgrade() else { return };
+                    if !coordinator.config().bool("settee", "autoupdate", true) {
+                        continue;
+                    }
+                    let _run = worker.begin();
+                    let (events, last) = coordinator.events(seen);
+                    seen = last;
+                    let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);
+                    for name in updated.map(|event| event.name) {
+                        coordinator.bring_up_to_date(&name, &behind, &free);
+                    }
                 }
             }
         });

@@ -55,14 +55,17 @@ pub fn read_note(id: &str) -> Option<(EventKind, &str)> {
 impl Coordinator {
     /// Starts the task that notes updates; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_global_changes(self: &Arc<Self>) {
-        let (weak, mut news, env) = (Arc::downgrade(self), self.watch_events(), self.env().clone());
-        self.env().spawn_worker("global_changes", "a change of a database", |worker| async move {
-            while news.changed().await.is_ok() {
-                let Some(coordinator) = weak.upgrade() else { return };
-                let run = worker.begin();
-                coordinator.note_updates().await;
-                drop((run, coordinator));
-                env.sleep(limits::GLOBAL_CHANGES_PAUSE).await;
+        let (news, env) = (self.watch_events(), self.env().clone());
+        self.spawn_worker("global_changes", "a change of a database", move |weak, worker| {
+            let (mut news, env) = (news.clone(), env.clone());
+            async move {
+                while news.changed().await.is_ok() {
+                    let Some(coordinator) = weak.upgrade() else { return };
+                    let run = worker.begin();
+                    coordinator.note_updates().await;
+                    drop((run, coordinator));
+                    env.sleep(limits::GLOBAL_CHANGES_PAUSE).await;
+                }
             }
         });
     }

@@ -91,12 +91,11 @@ impl Coordinator {
     fn join_cluster(self: &Arc<Self>) {
         let (weak, context) = (Arc::downgrade(self), self.context());
         context.peers.serve(Service::Replica, Arc::new(ReplicaService(weak.clone())));
-        context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
-        let (env, of) = (&context.env, || weak.clone());
-        env.spawn_worker("superseded_instances", "a superseded instance", |me| keep_merging_superseded(of(), me));
-        env.spawn_worker("rebuilds", "damage of a store file", |me| keep_rebuilding(of(), me));
-        env.spawn_worker("nodes", "a change of connections or settings", |me| watch_nodes(of(), me));
-        env.spawn_worker("replica_sync", "a lagging database or the next comparison", |me| sync_lagging(of(), me));
-        env.spawn_worker("shard_maps", "a newer map elsewhere", |me| learn_maps(of(), me));
+        context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak)));
+        self.spawn_worker("superseded_instances", "a superseded instance", keep_merging_superseded);
+        self.spawn_worker("rebuilds", "damage of a store file", keep_rebuilding);
+        self.spawn_worker("nodes", "a change of connections or settings", watch_nodes);
+        self.spawn_worker("replica_sync", "a lagging database or the next comparison", sync_lagging);
+        self.spawn_worker("shard_maps", "a newer map elsewhere", learn_maps);
     }
 }

@@ -163,16 +163,19 @@ impl Coordinator {
 
     /// Starts the task that compacts what is due; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_compacting(self: &Arc<Self>) {
-        let (weak, env) = (Arc::downgrade(self), self.env().clone());
-        self.env().spawn_worker("compaction", "a pause", |worker| async move {
-            loop {
-                env.sleep(limits::COMPACTION_PAUSE).await;
-                let Some(coordinator) = weak.upgrade() else { return };
-                // Here, for they take no task of their own until somebody asks for it.
-                coordinator.keep_collecting();
-                coordinator.keep_expiring();
-                let _run = worker.begin();
-                coordinator.compact_what_is_due().await;
+        let env = self.env().clone();
+        self.spawn_worker("compaction", "a pause", move |weak, worker| {
+            let env = env.clone();
+            async move {
+                loop {
+                    env.sleep(limits::COMPACTION_PAUSE).await;
+                    let Some(coordinator) = weak.upgrade() else { return };
+                    // Here, for they take no task of their own until somebody asks for it.
+                    coordinator.keep_collecting();
+                    coordinator.keep_expiring();
+                    let _run = worker.begin();
+                    coordinator.compact_what_is_due().await;
+                }
             }
         });
     }

@@ -197,8 +197,7 @@ impl Coordinator {
 
     /// Starts the task that drives the moves of this node; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_moving(self: &Arc<Self>) {
-        let weak = Arc::downgrade(self);
-        self.env().spawn_worker("moves", "a move of a replica", |me| drive(weak, me));
+        self.spawn_worker("moves", "a move of a replica", drive);
     }
 
     /// The databases of which replicas are on their way.

@@ -75,8 +75,7 @@ impl Coordinator {
                 Err(why) => tracing::warn!(why, "a job is forgotten"),
             }
         }
-        let weak = Arc::downgrade(self);
-        self.env().spawn_worker("resharding", "a job", |me| run_jobs(weak, me));
+        self.spawn_worker("resharding", "a job", run_jobs);
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use crate::coordinator::topology::{names, placement, rows, superseded};
 use crate::document::security;
 use crate::index::Indexes;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Damage, ShardEngine, Storage, StorageError, View, WriteView};
 use crate::world::Env;
@@ -464,6 +465,19 @@ impl Coordinator {
     pub(in crate::coordinator) fn drop_shards_later(&self) {
         let context = Arc::clone(&self.context);
         self.context.env.spawn(async move { context.drop_shards().await });
+    }
+
+    /// Starts a background worker ([`Env::spawn_worker`]) that ends with the coordinator.
+    pub(in crate::coordinator) fn spawn_worker<F>(
+        self: &Arc<Self>,
+        name: &'static str,
+        waits_for: &'static str,
+        work: impl Fn(Weak<Coordinator>, Arc<Worker>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let weak = Arc::downgrade(self);
+        self.env().spawn_worker(name, waits_for, move |me| work(weak.clone(), me));
     }
 
     pub(in crate::coordinator) fn env(&self) -> &Env {

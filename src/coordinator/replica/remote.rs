@@ -239,7 +239,7 @@ impl RemoteReplica {
         let page = ListPage { start, end, descending: filter_scan.descending, limit, bodies: true };
         let rows = self.ask(List(page)).await?;
         let rest = rows.last().map(|row| row.id.clone());
-        let primary = move || {
+        let matching = move || {
             let mut page = FilterPage { rest, ..FilterPage::default() };
             for row in rows {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
@@ -252,7 +252,7 @@ impl RemoteReplica {
             }
             Ok(page)
         };
-        self.target.context.env.blocking(Pool::Foreground, primary).await
+        self.target.context.env.blocking(Pool::Foreground, matching).await
     }
 
     /// Has it decide edits; see [`crate::coordinator::write::primary`].
@@ -263,12 +263,12 @@ impl RemoteReplica {
         source: &str,
         in_doubt: bool,
     ) -> Result<Vec<Result<AcceptedAt, Refusal>>, ShardError> {
-        let primary = |again: bool| {
+        let call = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
             let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
             Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
         };
-        let accepted = self.ask_once(primary).await?;
+        let accepted = self.ask_once(call).await?;
         if accepted.iter().any(|decision| matches!(decision, Err(Refusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }

@@ -33,11 +33,15 @@ pub(in crate::coordinator) async fn merge_missing(
     source: &RemoteReplica,
     origin: Origin,
 ) -> Result<usize, ShardError> {
-    let stored = match replica {
-        RangeReplica::Remote(remote) => remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?,
-        RangeReplica::Own(own) => merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?,
-    };
-    count(&stored)
+    match replica {
+        RangeReplica::Own(own) => all(merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?),
+        RangeReplica::Remote(remote) => {
+            let stored = remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?;
+            // The other node tells no reason.
+            let is_whole = stored.iter().all(|stored| *stored);
+            is_whole.then_some(stored.len()).ok_or_else(|| not_applied(""))
+        }
+    }
 }
 
 /// As [`merge_missing`], for a replica that nobody reads yet: its purges are those of others, who did not hear of them
@@ -52,7 +56,7 @@ pub(in crate::coordinator) async fn merge_written_again(
     let ids = edits.iter().map(|edit| &edit.id).collect();
     let again =
         named_by(|since| source.ask(PurgeInfos { since, limit: limits::STEP_ROWS as u64 }), (0, until), &ids).await?;
-    count(&merge_unpurged(replica, edits, source, (origin, &again)).await?)
+    all(merge_unpurged(replica, edits, source, (origin, &again)).await?)
 }
 
 /// Merges an edit that the primary's replica, `source`, stored, and of which the revision is on record as purged here.
@@ -82,14 +86,19 @@ pub(in crate::coordinator) async fn merge_purged(
     let heard = theirs.taken.filter(is_of_now).map_or(0, |point| point.purges);
     again.append(&mut named_by(|since| own.shard.purge_infos(since, limits::STEP_ROWS), (0, heard), &ids).await?);
     let stored = merge_unpurged(&own.shard, vec![edit.clone()], source, (Origin::Anew, &again)).await?;
-    Ok(stored == [true])
+    Ok(stored == [Ok(())])
 }
 
-fn count(stored: &[bool]) -> Result<usize, ShardError> {
-    match stored.iter().all(|stored| *stored) {
-        true => Ok(stored.len()),
-        false => Err(ShardError::NotExecuted("a revision was not applied".to_owned())),
+/// How many there are, if all were stored; else why the first one was not.
+fn all(stored: Vec<Result<(), EditError>>) -> Result<usize, ShardError> {
+    match stored.iter().find_map(|stored| stored.as_ref().err()) {
+        None => Ok(stored.len()),
+        Some(why) => Err(not_applied(&format!(": {why}"))),
     }
+}
+
+fn not_applied(why: &str) -> ShardError {
+    ShardError::NotExecuted(format!("a revision was not applied{why}"))
 }
 
 /// Merges what the replica has not purged, also not while this goes on; answers of each whether it was stored.
@@ -98,7 +107,7 @@ async fn merge_unpurged(
     mut edits: Vec<Edit>,
     source: &RemoteReplica,
     (origin, again): (Origin, &BTreeSet<(DocId, Revision)>),
-) -> Result<Vec<bool>, ShardError> {
+) -> Result<Vec<Result<(), EditError>>, ShardError> {
     let mut stored = Vec::new();
     let is_early = origin != Origin::Anew && replica.is_early();
     let heard = if let Origin::Replica { heard, .. } = origin { heard } else { 0 };
@@ -122,7 +131,7 @@ async fn merge_unpurged(
         for (edit, outcome) in left.into_iter().zip(merged) {
             match outcome {
                 Err(EditError::BasisChanged) => edits.push(edit),
-                outcome => stored.push(outcome.is_ok()),
+                outcome => stored.push(outcome.map(drop)),
             }
         }
         if edits.is_empty() {

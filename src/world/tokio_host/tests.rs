@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -214,5 +215,26 @@ fn a_inline_job_reads_what_any_other_does() {
             (some, file.read_at(1, &mut all).unwrap_err().kind(), inline::is_here())
         };
         assert_eq!(env.inline(read).await, (*b"cde", ErrorKind::UnexpectedEof, true));
+    });
+}
+
+#[test]
+fn a_worker_that_panics_counts_a_failure_and_is_started_again() {
+    with_env(|env| async move {
+        let (lives, (done, ended)) = (Arc::new(AtomicUsize::new(0)), mpsc::channel());
+        let of = Arc::clone(&lives);
+        env.spawn_worker("planned", "nothing", move |worker| {
+            let (life, done) = (of.fetch_add(1, Ordering::SeqCst), done.clone());
+            async move {
+                let _run = worker.begin();
+                assert!(life > 0, "a planned panic");
+                done.send(()).unwrap();
+            }
+        });
+        env.blocking(Pool::Foreground, move || ended.recv_timeout(PATIENCE)).await.unwrap();
+        assert_eq!(lives.load(Ordering::SeqCst), 2);
+        let state = env.metrics().workers().states().pop().unwrap();
+        assert_eq!(state.failures, 1);
+        assert_eq!(state.last_error.as_deref(), Some("it panicked, and was started again"));
     });
 }

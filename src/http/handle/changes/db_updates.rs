@@ -19,16 +19,20 @@ use crate::limits;
 pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
     let args = Args::read(&request.query, request.header("last-event-id"))?;
     let db = ctx.coordinator.database(GLOBAL_CHANGES)?;
-    let etag = feed::etag(&db).await?;
-    if feed::is_current(request, args.feed, &etag) {
-        return Ok(Reply::not_modified(&etag));
+    let etag = feed::etag(&db, args.feed).await?;
+    if let Some(etag) = etag.as_deref().filter(|etag| request.has_current(etag)) {
+        return Ok(Reply::not_modified(etag));
     }
     let query =
         ChangesQuery { since: args.since, limit: args.limit, descending: args.descending, ..ChangesQuery::default() };
     let changes = db.feeds().changes(query).await?;
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let (env, feed, stopping) = (ctx.env.clone(), args.feed, ctx.stopping.subscribe());
-    Ok(Delivery { env, db, feed, waits, time_limit: None, stopping, print: Events }.reply(changes, Vec::new(), &etag))
+    Ok(Delivery { env, db, feed, waits, time_limit: None, stopping, print: Events }.reply(
+        changes,
+        Vec::new(),
+        etag.as_deref(),
+    ))
 }
 
 /// The parameters.

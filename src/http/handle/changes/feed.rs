@@ -37,18 +37,16 @@ impl Feed {
     }
 }
 
-/// The ETag of a feed that ends at once.
+/// The ETag of a feed that ends at once; a feed that waits has none, because it has something to tell in any case.
 ///
 /// # Errors
 /// When the database cannot be read.
-pub async fn etag(db: &Arc<Database>) -> Result<String> {
+pub async fn etag(db: &Arc<Database>, feed: Feed) -> Result<Option<String>> {
+    if feed != Feed::Normal {
+        return Ok(None);
+    }
     let seq = db.update_seq().await?.to_string();
-    Ok(state_etag(&[db.instance().as_bytes(), seq.as_bytes(), &db.read_state()]))
-}
-
-/// Whether the client has what such a feed would tell; a feed that waits has something to tell in any case.
-pub fn is_current(request: &Request, feed: Feed, etag: &str) -> bool {
-    feed == Feed::Normal && request.has_current(etag)
+    Ok(Some(state_etag(&[db.instance().as_bytes(), seq.as_bytes(), &db.read_state()])))
 }
 
 /// How long a feed waits for news, and what it does then.
@@ -113,17 +111,17 @@ pub struct Delivery<P> {
 
 impl<P: Print> Delivery<P> {
     /// The answer; `first` is a page that was read ahead, `etag` that of [`etag()`].
-    pub fn reply(self, changes: Changes, first: Vec<ChangeRow>, etag: &str) -> Reply {
+    pub fn reply(self, changes: Changes, first: Vec<ChangeRow>, etag: Option<&str>) -> Reply {
         let feed = self.feed;
         let begun = self.env.now();
         let reply = Reply::generate(move |sink| {
             let writer = Writer { delivery: self, rows: 0, has_looked: false, begun, told: begun, sink };
             writer.run(changes, first)
         });
-        match feed {
-            Feed::Normal => reply.etag(etag),
-            Feed::EventSource => as_events(reply),
-            Feed::LongPoll | Feed::Continuous => reply,
+        match (feed, etag) {
+            (Feed::EventSource, _) => as_events(reply),
+            (_, Some(etag)) => reply.etag(etag),
+            (_, None) => reply,
         }
     }
 }

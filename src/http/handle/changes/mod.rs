@@ -37,9 +37,9 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let asked = ChangesArgs::read(&request.query, request.header("last-event-id"), body.as_ref())?;
     let filter = filter(ctx, &request, &db, &asked.args.filter, body.as_ref()).await?;
     let args = asked.settle()?;
-    let etag = feed::etag(&db).await?;
-    if feed::is_current(&request, args.feed, &etag) {
-        return Ok(Reply::not_modified(&etag));
+    let etag = feed::etag(&db, args.feed).await?;
+    if let Some(etag) = etag.as_deref().filter(|etag| request.has_current(etag)) {
+        return Ok(Reply::not_modified(etag));
     }
     let is_filtered = matches!(filter, ChangesFilter::Rows(_));
     let mut changes = db.feeds().changes(query(&args, filter)).await?;
@@ -54,7 +54,7 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let (env, feed, print) =
         (ctx.env.clone(), args.feed, Rows { args, follows_couchdb: ctx.config.follows_couchdb(), _counted: counted });
     let stopping = ctx.stopping.subscribe();
-    Ok(Delivery { env, db, feed, waits, time_limit, stopping, print }.reply(changes, first, &etag))
+    Ok(Delivery { env, db, feed, waits, time_limit, stopping, print }.reply(changes, first, etag.as_deref()))
 }
 
 /// `limit=0` as CouchDB 3.5 answers it: where the feed begins, and how much is left to read.

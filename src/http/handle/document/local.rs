@@ -13,7 +13,7 @@ use crate::http::handle::rules;
 use crate::http::response::state_etag;
 use crate::http::{Context, Problem, Reply, Request, Result, Verb};
 
-/// GET, PUT, DELETE, REPLICA of a local document; `id` without `_local/`.
+/// GET, PUT, DELETE, COPY of a local document; `id` without `_local/`.
 pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Result<Reply> {
     let id = format!("_local/{id}");
     match request.verb {

@@ -1,4 +1,4 @@
-//! PUT, POST, DELETE and REPLICA of a document (CouchDB documentation, 'Documents').
+//! PUT, POST, DELETE and COPY of a document (CouchDB documentation, 'Documents').
 
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
     Ok(written(&database, id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
 
-/// `REPLICA /{db}/{docid}` to the id in `Destination`, within the database.
+/// `COPY /{db}/{docid}` to the id in `Destination`, within the database.
 ///
 /// # Errors
 /// 400 for a bad destination, 404 for a missing source, 409 for a conflict.

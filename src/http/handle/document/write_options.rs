@@ -1,4 +1,4 @@
-//! The revision that a write builds on, from header, query or body, and the target of a REPLICA. Pure.
+//! The revision that a write builds on, from header, query or body, and the target of a COPY. Pure.
 
 use percent_encoding::percent_decode_str;
 
@@ -42,7 +42,7 @@ pub fn parent_revision(
     }
 }
 
-/// Target of a REPLICA: the id, still unchecked, and the revision that it replaces.
+/// Target of a COPY: the id, still unchecked, and the revision that it replaces.
 ///
 /// # Errors
 /// 400 when the header is absent, an absolute URL, or names a malformed revision.
