@@ -654,15 +654,14 @@ async fn a_snapshot_with_a_damaged_or_missing_object_is_refused_and_leaves_nothi
 
 const MANY: usize = 1200;
 
-/// Many documents in one store file whose pages are read from the disk each time, and the file.
+/// Many documents in one store file whose pages are read from the disk each time, and the file, which nothing is flushed
+/// to any more.
 async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("store/0.redb");
-    let env = tokio_host::env(tokio::runtime::Handle::current());
+    let rare = StorageOptions { cache_bytes: 0, common_files: 1, ..StorageOptions::default() };
     // With each commit all that came before is flushed.
-    let options = StorageOptions { flush_at_bytes: 1, cache_bytes: 0, common_files: 1, ..StorageOptions::default() };
-    let storage = Storage::open(env.clone(), dir.path(), options).await.unwrap();
-    let world = World { env, storage, dir };
+    let options = StorageOptions { flush_at_bytes: 1, ..rare };
+    let world = World::open_with(tempfile::tempdir().unwrap(), options).await;
+    let file = world.dir.path().join("store/0.redb");
     let coordinator = world.start().await;
     coordinator.create_database("db", CreateOptions { q: Some(1), ..CreateOptions::default() }).await.unwrap();
     let database = coordinator.database("db").unwrap();
@@ -672,6 +671,9 @@ async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
     put(&database, "_local/last", "{}").await;
     let is_there = || async { std::fs::read(&file).unwrap().windows(11).any(|window| window == b"_local/last") };
     super::cluster::eventually(is_there).await;
+    let world = World::open_with(world.copy_of_data(), rare).await;
+    let database = world.start().await.database("db").unwrap();
+    let file = world.dir.path().join("store/0.redb");
     (world, database, file)
 }
 

@@ -13,7 +13,7 @@ use crate::coordinator::{ChangeRow, Changes, Database, RowDoc};
 use crate::document::json::write_string;
 use crate::http::handle::document::shown::{Piece, write_pieces};
 use crate::http::response::state_etag;
-use crate::http::{ChunkSink, Reply, Request, Result};
+use crate::http::{ChunkSink, Reply, Result};
 use crate::limits;
 use crate::world::{Env, Instant};
 

@@ -21,6 +21,7 @@ use crate::index::mango::explain::{Asked as Explained, explain as explained};
 use crate::index::mango::groups::{GroupBy, Groups};
 use crate::index::mango::planner::{Partitioning, Plan, plan, warning};
 use crate::index::mango::request::FindRequest;
+use crate::index::mango::text::TextIndex;
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 use crate::world::{Env, Instant};
@@ -30,6 +31,7 @@ pub struct Asked {
     pub request: FindRequest,
     pub partition: Option<String>,
     pub indexes: Vec<FieldIndex>,
+    pub texts: Vec<TextIndex>,
 }
 
 async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
@@ -56,21 +58,21 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
         }
         check_partition(name)?;
     }
-    let indexes = indexes(&db).await?;
-    Ok(Asked { db, request, partition: own.or(partition.map(str::to_owned)), indexes })
+    let (indexes, texts) = indexes(ctx, &db).await?;
+    Ok(Asked { db, request, partition: own.or(partition.map(str::to_owned)), indexes, texts })
 }
 
-/// The indexes of a database by design document and name.
+/// The indexes of a database: those over fields by design document and name, and those over texts.
 ///
 /// # Errors
 /// When the node cannot read.
-pub async fn indexes(db: &Arc<Database>) -> Result<Vec<FieldIndex>> {
+pub async fn indexes(ctx: &Context, db: &Arc<Database>) -> Result<(Vec<FieldIndex>, Vec<TextIndex>)> {
     let programs = db.design_docs().programs().await?;
     let of =
         |program: &crate::script::Program| FieldIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
     let mut indexes: Vec<FieldIndex> = programs.iter().flat_map(of).collect();
     indexes.sort_by(|a, b| (&a.ddoc, &a.name).cmp(&(&b.ddoc, &b.name)));
-    Ok(indexes)
+    Ok((indexes, find_text::text_indexes(ctx, db, &programs)))
 }
 
 impl Asked {
@@ -90,9 +92,8 @@ impl Asked {
 /// As [`find`], but for a sort that no index has.
 pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
-    let texts = find_text::text_indexes(ctx, &asked.db).await?;
-    if let Some(chosen) = find_text::chosen(&texts, &asked)? {
-        return Ok(find_text::explain(&asked, &texts, &chosen, &ctx.collator));
+    if let Some(chosen) = find_text::chosen(&asked)? {
+        return Ok(find_text::explain(&asked, &asked.texts, &chosen, &ctx.collator));
     }
     let choice = match asked.plan(&ctx.collator) {
         Ok(plan) => Ok(plan.index),
@@ -105,7 +106,7 @@ pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: O
         partition: asked.partition.as_deref(),
         with_range: request.query.flag("range"),
     };
-    let indexes = Indexes { fields: &asked.indexes, texts: &texts, chosen: None };
+    let indexes = Indexes { fields: &asked.indexes, texts: &asked.texts, chosen: None };
     let answer = explained(&asked.request, &choice, indexes, about, &ctx.collator);
     Ok(Reply::json(StatusCode::OK, answer.to_vec()))
 }
@@ -124,9 +125,8 @@ fn is_pointless(request: &FindRequest, index: Option<&FieldIndex>, collator: &Co
 /// 400 for what is wrong with the request or has no index, 500 when rows cannot be read.
 pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
     let asked = read(ctx, &mut request, db, partition).await?;
-    let texts = find_text::text_indexes(ctx, &asked.db).await?;
     if !asked.request.selector.is_empty_combination()
-        && let Some(chosen) = find_text::chosen(&texts, &asked)?
+        && let Some(chosen) = find_text::chosen(&asked)?
     {
         return find_text::find(ctx, asked, chosen).await;
     }

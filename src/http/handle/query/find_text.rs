@@ -25,6 +25,7 @@ use crate::index::mango::planner::{has_usable, names_index};
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::text::{TextIndex, TextKind, TextQuery, several, sort_of, text_query};
 use crate::limits;
+use crate::script::Program;
 use crate::world::{Env, Instant};
 
 /// A text index that is to answer, and what it is asked.
@@ -35,26 +36,22 @@ pub struct Chosen {
 }
 
 /// The text indexes of a database; those with types where there are such indexes.
-///
-/// # Errors
-/// When the node cannot read.
-pub async fn text_indexes(ctx: &Context, db: &Arc<Database>) -> Result<Vec<TextIndex>> {
-    let programs = db.design_docs().programs().await?;
+pub fn text_indexes(ctx: &Context, db: &Database, programs: &[Program]) -> Vec<TextIndex> {
     let typed = is_enabled(&ctx.config).then_some(TextKind::Typed);
     let kinds: Vec<TextKind> = [TextKind::Plain].into_iter().chain(typed).collect();
-    let of = |program: &crate::script::Program| {
+    let of = |program: &Program| {
         let all = |kind: &TextKind| TextIndex::all(*kind, program.id().as_str(), program.body(), db.map().partitioned);
         kinds.iter().flat_map(all).collect::<Vec<_>>()
     };
-    Ok(programs.iter().flat_map(of).collect())
+    programs.iter().flat_map(of).collect()
 }
 
 /// The text index that answers a query; `None`: none does, or one over fields comes first.
 ///
 /// # Errors
 /// `multiple_text_indexes`, and what is wrong with the query for such an index.
-pub fn chosen(all: &[TextIndex], asked: &Asked) -> Result<Option<Chosen>> {
-    let request = &asked.request;
+pub fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
+    let (request, all) = (&asked.request, &asked.texts);
     if all.is_empty() || request.selector == Selector::Everything {
         return Ok(None);
     }

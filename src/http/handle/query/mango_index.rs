@@ -7,7 +7,6 @@ use http::StatusCode;
 use sha1::{Digest, Sha1};
 
 use super::find::indexes;
-use super::find_text::text_indexes;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, ReadOperations, Want, WriteDone, WriteOperations, WriteRequest};
 use crate::document::draft::{self, Draft, DraftAttachment};
@@ -62,9 +61,9 @@ fn index_of(path: &[String]) -> Option<[&str; 3]> {
 
 /// The indexes of a database, by design document and name, as they are listed.
 async fn listed(ctx: &Context, db: &Arc<Database>) -> Result<Vec<((String, String), Value)>> {
-    let json = indexes(db).await?.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
-    let texts = text_indexes(ctx, db).await?.into_iter();
-    let texts = texts.map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
+    let (fields, texts) = indexes(ctx, db).await?;
+    let json = fields.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
+    let texts = texts.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
     let mut all: Vec<((String, String), Value)> = json.chain(texts).collect();
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(all)
