@@ -242,7 +242,7 @@ def snapshots(page):
     page.go("#/snapshots")
     page.see("There is no snapshot yet")
     page.click("Take snapshot")
-    page.choose("Of", "orders")
+    page.type("Of", "orders")
     page.type("Folder", "daily")
     page.click("Take snapshot")
     page.see("Snapshot taken: 20 documents")

@@ -1,10 +1,10 @@
 // Where a database lies: its ranges, who holds them, in which state; and the place of one document.
 
-import { h, fill, debounce, uniqueId } from "../dom.js";
+import { h, fill } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
-import { isTouched, watch } from "./operate_common.js";
+import { databaseInput, isTouched, watch } from "./operate_common.js";
 import { remember } from "../router.js";
 import { session } from "../session.js";
 import { text } from "../text.js";
@@ -24,14 +24,7 @@ export async function map(ctx) {
   let db = ctx.query.get("db") ?? first;
   const body = h("div", { class: "stack" });
   let shown = db ? lie(ctx, db, body) : null;
-  const known = h("datalist", { id: uniqueId("dbs") }, names.map((name) => h("option", { value: name })));
-  const suggest = debounce(async () => {
-    try {
-      const found = await get("_all_dbs", { start_key: JSON.stringify(choice.value), end_key: JSON.stringify(choice.value + "\ufff0"), limit: 30 });
-      fill(known, found.map((name) => h("option", { value: name })));
-    } catch { /* The list helps and is not needed. */ }
-  });
-  const choice = input({ value: db, list: known.id, oninput: suggest });
+  const { control: choice, known } = databaseInput({ value: db });
   const show = () => {
     db = choice.value.trim();
     remember({ db });
