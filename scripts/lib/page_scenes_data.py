@@ -342,6 +342,48 @@ def changes(page):
     page.see("second-bill")
 
 
+# Stores a document when the past was answered and before the page follows, and refuses the first feed.
+BETWEEN = """
+const own = window.fetch, asked = window.__asked = [];
+let rounds = 0;
+window.fetch = async (url, init) => {
+  const text = String(url);
+  if (text.includes("feed=continuous")) {
+    asked.push(text);
+    if (asked.length === 1) return new Response('{"error":"too_many_requests"}', { status: 429 });
+  }
+  const answer = await own(url, init);
+  if (text.includes("descending=true")) {
+    rounds += 1;
+    await own(`/papers/between-${rounds}`, { method: "PUT", body: JSON.stringify({ rounds }), headers: { "Content-Type": "application/json" } });
+  }
+  return answer;
+};
+window.__restore = () => { window.fetch = own; };"""
+
+
+@scene("changes-between", title="No change is lost between the past and the feed, nor by a feed that the node refuses for a moment")
+def changes_between(page):
+    page.empty_database("papers")
+    page.api("POST", "/papers/_bulk_docs", {"docs": [{"_id": f"old-{at}"} for at in range(5)]})
+    page.js(BETWEEN)
+    try:
+        page.go("#/db/papers/changes")
+        page.see("old-4")
+        page.see("between-1")
+        page.see("Live")
+        page.check(len(page.js("return window.__asked")) >= 2, "the feed is asked for again after 429")
+        # With a filter that passes none of the past.
+        page.js("window.__asked.length = 1")
+        page.choose("Only", "A selector")
+        page.paste("Selector", '{"rounds": 2}')
+        page.click("Apply")
+        page.until("the change between", lambda: page.text_of(".change a") == ["between-2"])
+    finally:
+        page.js("window.__restore()")
+    page.go("#/databases")
+
+
 @scene("import", title="NDJSON, JSON and CSV are imported, with progress and a list of what was refused")
 def import_(page):
     page.empty_database("papers")

@@ -70,12 +70,15 @@ export async function changesView(ctx) {
       const { params, body } = request();
       // The last rows first, then what follows.
       const past = await ask(body ? "POST" : "GET", path(db, "_changes"), { params: { ...params, descending: true, limit: PAST }, body, signal: own.signal });
-      add((past.results ?? []).reverse());
-      state("live");
+      // What happens meanwhile stands behind the newest of these; `last_seq` says how far a filter that passed none came.
+      const since = past.results[0]?.seq ?? past.last_seq;
+      add(past.results.reverse());
+      const live = () => state(paused ? "paused" : "live");
+      live();
       let batch = [];
       const flush = () => { if (!batch.length) return; if (paused) { held.push(...batch); state("paused"); } else { add(batch); state("live"); } batch = []; };
       (async () => { while (!own.signal.aborted) { await sleep(200, own.signal); flush(); } })();
-      for await (const row of changes(db, { since: "now", params, body, signal: own.signal, onError: () => state("broken") })) batch.push({ ...row, time: new Date() });
+      for await (const row of changes(db, { since, params, body, signal: own.signal, onOpen: live, onError: () => state("broken") })) batch.push({ ...row, time: new Date() });
     } catch (error) {
       if (error.name === "AbortError" || own.signal.aborted) return;
       state("stopped");
