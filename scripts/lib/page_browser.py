@@ -99,6 +99,10 @@ class Wrong(Exception):
     """The page does not do what it is to do."""
 
 
+class Skipped(Exception):
+    """What a scene looks at is not on this node."""
+
+
 class Scene:
     def __init__(self, name, run, title, nodes, sets):
         self.name, self.run, self.title, self.nodes, self.sets = name, run, title, nodes, sets
@@ -372,8 +376,26 @@ class Page:
 
 
 def first_paint_ms(page):
-    """When the page was first painted, after it was asked for, and when the last file that it needs had come."""
-    return page.js("""
-        const paint = performance.getEntriesByType("paint").find((e) => e.name === "first-contentful-paint");
-        const files = performance.getEntriesByType("resource").map((e) => e.responseEnd);
-        return [paint ? Math.round(paint.startTime) : null, Math.round(Math.max(0, ...files))];""")
+    """When the page was first painted, after it was asked for."""
+    told = "return performance.getEntriesByType('paint').find((e) => e.name === 'first-contentful-paint')?.startTime"
+    return round(page.until("the first paint", lambda: page.js(told)))
+
+
+def files():
+    """The names of all files of the page, below its folder."""
+    root = node.ROOT / "src/http/page"
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def wire_bytes(page, names):
+    """How many bytes the bodies of these files take, as a browser gets them."""
+    url, total = urllib.parse.urlsplit(page.base), 0
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=WAIT_S)
+    for name in names:
+        connection.request("GET", f"/_utils/{name}", headers={"Accept-Encoding": "gzip, deflate, br"})
+        answer = connection.getresponse()
+        total += len(answer.read())
+        if answer.status != 200:
+            raise Wrong(f"/_utils/{name} answers {answer.status}")
+    connection.close()
+    return total
