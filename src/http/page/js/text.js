@@ -77,6 +77,12 @@ export const text = {
       if (status === 404 && /no_db_file|Database does not exist/i.test(reason)) return "The database is gone or was never there. The list of databases shows what is.";
       if (status === 404) return "It may have been deleted. Go back and refresh the list.";
       if (status === 405) return "This node does not offer that here; it may be older than this page.";
+      if (status === 406) return "The node has this in another form only. Reload the page; it may be older than the node.";
+      if (status === 408) return "It took too long to arrive. Check the network, then try again.";
+      if (status === 410) return "It is gone for good. Go back and refresh the list.";
+      if (status === 414) return "The address is too long: ask with fewer or shorter values.";
+      if (status === 416) return "It is shorter than what was asked for: load it again from its beginning.";
+      if (status === 431) return "The browser sends too many cookies for this host: delete those of other programs, then try again.";
       if (status === 409) return "Somebody else stored another revision meanwhile. Load it, compare, and save again.";
       if (status === 412) return "Choose another name, or open what is there.";
       if (status === 413) return "It is larger than this node takes: make it smaller, or raise the limit in the configuration.";
@@ -87,12 +93,15 @@ export const text = {
       if (status === 503) return "Part of the cluster is not there, or the node is busy. Try again; the cluster view shows what is down.";
       if (status === 507) return "The disk is full: free space on the node, then try again.";
       if (status >= 500) return "Try again. If it stays, look into the log of the node.";
+      if (status >= 400) return "The node does not take this request as it is: change what the message names, or look into the log of the node.";
       return "";
     },
   },
   warnings: {
     aside: (title) => `Put aside for a week: ${title}`,
     tls: { title: "This connection is not encrypted.", words: "Passwords and data can be read on the way. Put the node behind TLS ([ssl] in the configuration, or a proxy) before you use it over a network." },
+    plain: { title: "Other machines reach this node without TLS.", words: "[chttpd] bind_address is not this machine alone and [ssl] is off: passwords and data that go that way can be read. Set [ssl] enable, or bind to 127.0.0.1 behind a proxy with TLS." },
+    clusterTls: { title: "What nodes tell each other is not encrypted.", words: "Other machines reach the cluster's port and [cluster] tls is false: documents can be read on the way. Set it to true on all nodes." },
     setup: { title: "This node is not set up yet.", words: "Say whether it stays alone or is part of a cluster; the system databases are made then.", label: "Set up" },
     unfinished: { title: "The set-up of the cluster is not finished.", words: "Until then there are no system databases, and nodes do not share administrators.", label: "Go on" },
     maintenance: { title: "This node is in maintenance.", words: "Load balancers send it no requests (/_up answers 404)." },
