@@ -1,6 +1,9 @@
 """Scenes of the administration page: views and functions, declarative queries and their indexes, full-text search."""
 
+import json
+
 from page_browser import Skipped, scene
+from page_scenes_data import download, watch_downloads
 
 BOOKS = [("dune", "Frank Herbert", 1965, "A desert planet"), ("emma", "Jane Austen", 1815, "A matchmaker misreads"), ("kon-tiki", "Thor Heyerdahl", 1948, "A raft on the sea"),
          ("moby-dick", "Herman Melville", 1851, "A whale in the sea"), ("cosmos", "Carl Sagan", 1980, "Billions of years")]
@@ -107,7 +110,7 @@ def functions(page):
     page.shot("design documents")
 
 
-@scene("query", title="A declarative query: mistakes, rows, a plan that reads everything, an index, a plan that does not")
+@scene("query", title="A declarative query: mistakes, rows, a plan that reads everything, an index, a plan that does not", sets=("default", "phone"))
 def query(page):
     library(page)
     page.go("#/db/books/query")
@@ -167,7 +170,7 @@ def query_pages(page):
     page.see("d000")
 
 
-@scene("search", title="Full-text search: an index is made, words are found and marked, facets narrow them down")
+@scene("search", title="Full-text search: an index is made, words are found and marked, facets narrow them down", sets=("default", "phone"))
 def search(page):
     library(page)
     page.go("#/db/books/search")
@@ -263,3 +266,134 @@ def search_typed(page):
     page.press("Enter")
     page.see("1 found")
     page.see("kon-tiki")
+
+
+@scene("view-parameters", title="A view with further parameters: keys, a jump, downwards, with documents, page by page, as JSON; its address is copied")
+def view_parameters(page):
+    library(page)
+    page.api("PUT", "/books/_design/app", {"views": {"by_year": {"map": "function (doc) { emit(doc.year, doc.author); }"}}})
+    page.go("#/db/books/design/app/view/by_year")
+    page.see("5 rows of 5")
+    page.click("More parameters")
+    page.type("keys", "[1965, 1815, 1]")
+    page.click("Run")
+    page.see("2 rows")
+    page.see("Frank Herbert")
+    page.type("keys", " ")
+    page.type("skip", "1")
+    page.type("limit", "2")
+    page.tick("descending")
+    page.tick("include_docs")
+    page.tick("attachments")
+    page.tick("sorted", on=False)
+    page.tick("sorted")
+    page.click("Run")
+    page.see("dune")
+    page.see('{"_id":"dune"')
+    page.check(page.text_of("tbody th") == ["1965", "1948"], f"{page.text_of('tbody th')}")
+    page.shot("a view with more parameters")
+    page.click("Next")
+    page.until("the next page", lambda: page.text_of("tbody th") == ["1851", "1815"])
+    page.see("from row 3")
+    page.click("Previous")
+    page.until("the page before", lambda: page.text_of("tbody th") == ["1965", "1948"])
+    page.click("JSON")
+    page.see('"author": "Frank Herbert"')
+    page.click("Copy URL")
+    page.see("Copied")
+    page.type("startkey_docid", "x")
+    page.choose("update", "as it is")
+    page.click("Run")
+    page.see("dune")
+
+
+@scene("index-kinds", title="An index for words, one over some documents only; both are used")
+def index_kinds(page):
+    library(page)
+    page.go("#/db/books/query?tab=indexes")
+    page.click("New index")
+    page.click("Text: words")
+    page.see("NAME or NAME:number")
+    page.type("Fields", "about, year:number")
+    page.type("Name", "words")
+    page.shot("an index for words")
+    page.click("Create index")
+    page.see("The index words is made")
+    page.click("New index")
+    page.type("Fields", "author")
+    page.type("Name", "late-authors")
+    page.click("Partial index")
+    page.paste("Partial index", '{"year": {"$gt": 1900}}')
+    page.click("Create index")
+    page.see("The index late-authors is made")
+    page.see("partial")
+    made = {one["name"]: one for one in page.api("GET", "/books/_index")["indexes"]}
+    page.check(made["words"]["type"] == "text" and made["late-authors"]["def"]["partial_filter_selector"] == {"year": {"$gt": 1900}}, f"{made}")
+    page.go("#/db/books/query")
+    page.paste("Query", '{"selector": {"$text": "sea"}}')
+    page.click("Run query")
+    page.see("2 documents in")
+    page.click("Explain")
+    page.see("Use the text index words")
+    page.go("#/db/books/query?tab=indexes")
+    page.click("Delete index words")
+    page.click("Delete index")
+    page.see("words is deleted")
+    page.check("words" not in [one["name"] for one in page.api("GET", "/books/_index")["indexes"]], "the index is still there")
+
+
+@scene("query-saved", title="The rows of a query are saved as JSON and as CSV, and shown as JSON; columns are chosen")
+def query_saved(page):
+    library(page)
+    watch_downloads(page)
+    page.go("#/db/books/query")
+    page.paste("Query", '{"selector": {"_id": {"$gt": null}, "year": {"$gt": 1900}}, "sort": [{"_id": "asc"}]}')
+    page.click("Run query")
+    page.see("3 documents in")
+    page.click("Save the results")
+    page.click("As JSON")
+    page.check([doc["_id"] for doc in json.loads(download(page, "books-query.json"))] == ["cosmos", "dune", "kon-tiki"], "other documents are saved")
+    page.click("Save the results")
+    page.click("As CSV")
+    lines = download(page, "books-query.csv").splitlines()
+    page.check(lines[0].startswith("_id,") and len(lines) == 4 and lines[2].startswith("dune,"), f"{lines}")
+    page.click("Columns")
+    page.tick("about", on=False)
+    page.click("Show")
+    page.until("the column goes", lambda: "about" not in " ".join(page.text_of("thead th")))
+    page.click("JSON")
+    page.see('"about": "A desert planet"')
+    page.js("localStorage.removeItem('settee.columns.books?find')")
+
+
+@scene("search-parameters", title="A search in another order, with ranges, in groups, with documents")
+def search_parameters(page):
+    library(page)
+    page.api("PUT", "/books/_design/app", {"indexes": {"all": {"index": INDEX}}})
+    page.go("#/db/books/search")
+    page.see("5 found")
+    page.click("More parameters")
+    page.type("sort", '"-year<number>"')
+    page.type("ranges", '{"year": {"old": "[0 TO 1900]", "new": "[1900 TO 2100]"}}')
+    page.tick("include_docs")
+    page.click("Search", nth=2)
+    page.until("the newest first", lambda: [hit.split()[0] for hit in page.text_of(".hit")][:2] == ["cosmos", "dune"])
+    page.until("the ranges are counted", lambda: "old" in " ".join(page.text_of(".facet")))
+    page.shot("a search with ranges and an order")
+    page.type("limit", "2")
+    page.press("Enter")
+    page.until("two hits", lambda: len(page.text_of(".hit")) == 2)
+    page.click("Next")
+    page.until("the next hits", lambda: [hit.split()[0] for hit in page.text_of(".hit")] == ["kon-tiki", "moby-dick"])
+    page.click("First")
+    page.until("the first hits", lambda: [hit.split()[0] for hit in page.text_of(".hit")] == ["cosmos", "dune"])
+    page.type("sort", " ")
+    page.type("ranges", "{broken")
+    page.press("Enter")
+    page.see("is not JSON")
+    page.type("ranges", " ")
+    page.type("group_field", "author")
+    page.press("Enter")
+    page.see("author: Frank Herbert")
+    page.check(len(page.text_of(".search-results h3")) == 5, "five groups")
+    page.shot("a search in groups")

@@ -29,7 +29,7 @@ export async function changesView(ctx) {
   const ids = h("textarea", { class: "mono", rows: 3, placeholder: "id-1\nid-2" });
   const options = h("div");
   const kind = select(Object.entries(t.filters), { value: at.filter, onchange: () => { drawOptions(); if (kind.value === "none" || kind.value === "design") start(); } });
-  const apply = button(t.apply, { kind: "primary", onclick: () => start() });
+  const apply = button(t.apply, { kind: "primary", onclick: () => { start(); } });
 
   function drawOptions() {
     const control = { selector: selector.element, function: field(t.functionName, name, { hint: t.functionHint }), ids: field(t.ids, ids) }[kind.value];
