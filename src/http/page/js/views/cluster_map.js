@@ -2,7 +2,7 @@
 
 import { h, fill } from "../dom.js";
 import { get, post, path } from "../api.js";
-import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, count } from "../ui.js";
+import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, progress, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
 import { databaseInput, isTouched, watch } from "./operate_common.js";
 import { remember } from "../router.js";
@@ -16,6 +16,8 @@ const MOST_ASKED = 64;
 const ASKED_EVERY = 5;
 /// How the state of a replica is drawn; what is not named here as one that lags.
 const KINDS = { in_sync: "ok", away: "down", maintenance: "down", silent: "down" };
+/// States of replicas that documents come to.
+const FILLED = ["moving", "rebuilding", "not_in_sync"];
 const BADGES = { ok: "ok", lagging: "warn", down: "bad" };
 
 export async function map(ctx) {
@@ -67,7 +69,8 @@ export function lie(ctx, db, holder, document = "") {
     try {
       const isAdmin = session.value?.isAdmin;
       const { shards } = await get(path(db, "_shards"), null, { signal: own.signal });
-      const asks = isAdmin && Object.keys(shards).length <= MOST_ASKED && looks++ % ASKED_EVERY === 0;
+      // What is being filled is asked for each time.
+      const asks = isAdmin && Object.keys(shards).length <= MOST_ASKED && (looks++ % ASKED_EVERY === 0 || (asked && !asked.in_sync));
       const [status, record, rows] = await Promise.all([
         isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
         isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
@@ -113,6 +116,7 @@ export function lie(ctx, db, holder, document = "") {
       const row = rowOf(name, range);
       return row ? words.holds(words.replicas[row.state] ?? row.state, row.documents) : words.kinds[nodeState(name)];
     };
+    const behind = lags(asked?.ranges ?? []);
     const look = (node, one) => ({ kind: stateOf(node.name, one.range), words: words.words(one.range, node.name, told(node.name, one.range)) });
     const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name, range) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
     const { q, n, w, r } = info?.cluster ?? {};
@@ -125,7 +129,7 @@ export function lie(ctx, db, holder, document = "") {
         label: words.columns.range, rows: rows.slice(0, 256), key: (row) => row.range, rowClass: (row) => row.range === marked ? "selected" : "",
         columns: [
           { label: words.columns.range, isHead: true, sort: (row) => row.range, cell: (row) => h("span", { class: "mono" }, row.range) },
-          { label: words.columns.nodes, cell: (row) => h("span", { class: "tokens" }, row.nodes.map((name) => h("span", { title: told(name, row.range) }, badge(name, BADGES[stateOf(name, row.range)])))) },
+          { label: words.columns.nodes, cell: (row) => h("span", { class: "tokens" }, row.nodes.map((name) => h("span", { class: "replica", title: told(name, row.range) }, badge(name, BADGES[stateOf(name, row.range)]), lag(rowOf(name, row.range), behind.get(`${row.range} ${name}`))))) },
           { label: words.columns.state, sort: (row) => row.there - row.nodes.length, cell: (row) => outlook(row) },
         ],
       }),
@@ -133,6 +137,25 @@ export function lie(ctx, db, holder, document = "") {
   }
   watch(3000, own.signal, look);
   return own;
+}
+
+/// How many documents each replica that is not in sync holds fewer than the fullest one that is: `RANGE NODE` → `{lacks, most}`.
+function lags(ranges) {
+  const out = new Map();
+  for (const { range, replicas } of ranges) {
+    const most = Math.max(0, ...replicas.filter((row) => row.state === "in_sync").map((row) => row.documents ?? 0));
+    for (const row of replicas) {
+      if (row.state !== "in_sync" && typeof row.documents === "number" && row.documents < most) out.set(`${range} ${row.node}`, { lacks: most - row.documents, most });
+    }
+  }
+  return out;
+}
+
+/// How far behind a replica is, in words; one that is filled or rebuilt also as a bar.
+function lag(row, about) {
+  if (!row || !about) return null;
+  return h("span", { class: "replica-lag" }, h("span", { class: "small soft" }, words.behind(about.lacks)),
+    FILLED.includes(row.state) ? progress(`${row.node}: ${words.behind(about.lacks)}`, 1 - about.lacks / about.most) : null);
 }
 
 function outlook({ there, nodes }) {
