@@ -112,6 +112,7 @@ def default_steps():
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
              ("chromium", "chromedriver", "npm")),
         Step("page-browser", "wait", "python3 scripts/page-browser", (*node, "browser"), ("chromium", "chromedriver")),
+        Step("page-phone", "wait", "python3 scripts/page-browser --form phone --no-pictures --no-axe", (*node, "browser"), ("chromium", "chromedriver")),
     ]
 
 

@@ -110,7 +110,7 @@ class Scene:
 
 
 def scene(name, title="", nodes=1, sets=("default",)):
-    """Adds a scene. `nodes`: 1, or 3 for a cluster; `sets`: `default`, `long`, `fauxton`."""
+    """Adds a scene. `nodes`: 1, or 3 for a cluster; `sets`: `default`, `phone`, `long`, `fauxton`."""
 
     def add(run):
         SCENES.append(Scene(name, run, title or (run.__doc__ or name).strip(), nodes, sets))
@@ -127,6 +127,7 @@ class Page:
         self.pictures, self.axe = pictures, axe
         self.shots, self.allowed, self.findings = [], [], []
         self.scene, self.bytes, self.told = "", 0, set()
+        self.form = "light"
 
     # -- moving about
 
@@ -301,7 +302,7 @@ class Page:
                 name = f"{self.scene}-{len(self.shots):02}-{form}.png"
                 self.browser.picture(self.pictures / name)
                 self.shots.append((self.scene, title, form, name))
-        self.become("light")
+        self.become(self.form)
 
     def become(self, form):
         width, height = SIZES[form]
