@@ -42,7 +42,7 @@ def databases(page):
     page.type("Name", "Orders!")
     page.see("must begin with a lower case letter")
     page.type("Name", "orders")
-    page.click("Ranges, copies, partitions")
+    page.click("Ranges, replicas, partitions")
     page.type("Ranges (q)", "3")
     page.tick("Partitioned")
     page.shot("making a database")

@@ -52,7 +52,7 @@ export async function snapshots(ctx) {
     const of = databaseInput({ placeholder: words.everyDatabase });
     const whole = checkbox(words.whole);
     let told = "";
-    const done = await formDialog(words.takeTitle, [isOwn ? h("div", null, field(words.of, of.control, { hint: words.ofHint }), of.known) : null, h("div", null, field(words.folder, where, { hint: words.folderHint }), known), whole], async () => {
+    const done = await formDialog(words.takeTitle, [isOwn ? h("div", null, field(words.of, of.control, { hint: words.ofHint }), of.known) : h("p", { class: "soft" }, words.allHint), h("div", null, field(words.folder, where, { hint: words.folderHint }), known), whole], async () => {
       const body = { path: where.value.trim(), ...(whole.box.checked ? { whole: true } : {}) };
       const db = isOwn ? of.control.value.trim() : "";
       const answer = await post(db ? path(db, "_snapshot") : nodePath(node, "_snapshot"), body);
