@@ -209,6 +209,7 @@ def warnings(page):
         page.see("Other machines reach this node without TLS")
         page.see("Passwords may be of any kind")
         page.see("Anybody may list the databases")
+        page.check(not page.has("What nodes tell each other"), "there is no other node")
         page.shot("warnings")
         page.click("Put aside for a week: Every website")
         page.gone("Every website may act")

@@ -11,7 +11,7 @@ import { text } from "../text.js";
 const words = text.operate.permissions;
 
 export function permissions(ctx) {
-  return inDatabase(ctx, "permissions", h("p", { class: "soft" }, words.sub), area(() => form(ctx.params.db)), area(() => validations(ctx.params.db)));
+  return inDatabase(ctx, "permissions", h("p", { class: "soft" }, words.sub), h("div", { class: "stack" }, area(() => form(ctx.params.db)), area(() => validations(ctx.params.db))));
 }
 
 /// What says who may change a single document: functions of design documents.
