@@ -68,6 +68,8 @@ def cluster_three(page):
     page.until("each replica tells that it is in sync", lambda: page.js(told, "holds what the others hold; ") == 24)
     page.until("zones beside the nodes", lambda: page.text_of(".map-node .badge") == ["east", "east", "west"])
     page.shot("map of replicas")
+    page.click("Compare replicas now")
+    page.see("The replicas are being compared")
     # Another database by its name.
     page.type("Database", "pairs")
     page.click("Show")

@@ -107,6 +107,34 @@ def replication_state(page):
     page.gone("runs once")
 
 
+@scene("replication-choice", title="Replications of some documents only: by a selector, by a filter function")
+def replication_choice(page):
+    page.database("orders", [*orders(), {"_id": "bill", "type": "bill"}], query="")
+    page.api("PUT", "/orders/_design/app", {"filters": {"early": "function (doc) { return doc.n < 5; }"}})
+    for name in ("orders-selected", "orders-filtered"):
+        page.client.ask("DELETE", "/" + name)
+    page.go("#/replications")
+    page.click("New replication")
+    page.type("Source: Database", "orders")
+    page.type("Target: Database", "orders-selected")
+    page.click("By selector")
+    page.paste("Selector", '{"type": "bill"}')
+    page.click("One run now")
+    page.click("Start")
+    page.see("Replicated: 1 document written")
+    page.check(page.look("/orders-selected/bill"), "not the document that was selected")
+    page.js("document.querySelectorAll('.toast').forEach((e) => e.remove())")
+    page.click("New replication")
+    page.type("Source: Database", "orders")
+    page.type("Target: Database", "orders-filtered")
+    page.click("By filter function")
+    page.type("Filter", "app/early")
+    page.click("One run now")
+    page.click("Start")
+    page.see("Replicated: 5 documents written")
+    page.check(page.look("/orders-filtered")["doc_count"] == 5, "not the documents that the function lets pass")
+
+
 @scene("many-replications", title="Of many replications the first are shown, with their number, and more on request")
 def many_replications(page):
     page.database("quiet")
@@ -333,8 +361,11 @@ def compaction(page):
     page.type("Find a database", "ord")
     page.see("orders")
     page.shot("compaction")
+    page.js("performance.clearResourceTimings()")
     page.click("Compact orders")
     page.see("orders is being compacted")
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('_dbs_info')).length"
+    page.until("its sizes are asked for again", lambda: page.js(asked))
     page.click("Actions: orders")
     page.click("Clean up indexes")
     page.see("Indexes of orders without a design document go")
