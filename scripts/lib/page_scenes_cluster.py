@@ -151,6 +151,20 @@ def cluster_lag(page):
     page.go("#/cluster")
 
 
+# A rebalance as it is told while it works, in the answer of the node.
+UNDER_WAY = """
+const own = window.fetch;
+window.__restore = () => { window.fetch = own; };
+window.fetch = async (url, init) => {
+  const answer = await own(url, init);
+  if (!String(url).endsWith("/_cluster/rebalance") || init.method !== "GET") return answer;
+  const told = await answer.json(), begun = new Date(Date.now() - 60000).toISOString();
+  told.requests = [{ node: "n1@127.0.0.1", start_time: begun, moves_begun: 3, moves_planned: 5 }];
+  told.moves = [{ db: "moved", range: "00000000-1fffffff", from: "n3@127.0.0.1", to: "n2@127.0.0.1" }];
+  return new Response(JSON.stringify(told), { status: 200, headers: { "Content-Type": "application/json" } });
+};"""
+
+
 @scene("cluster-rebalance", title="A plan is shown, a node is emptied, ranges are split", nodes=3)
 def cluster_rebalance(page):
     page.api("PUT", "/moved?q=4&n=1")
@@ -163,7 +177,6 @@ def cluster_rebalance(page):
     page.shot("the plan of a rebalance")
     page.click("Begin")
     page.see("The rebalance begins")
-    page.until("how many moves are done", lambda: page.has("moves done") or page.has("move done") or page.has("No rebalance is under way"))
 
     def emptied():
         shards = page.look("/moved/_shards")["shards"]
@@ -171,6 +184,18 @@ def cluster_rebalance(page):
 
     page.until("the node holds nothing of the database", emptied, 60)
     page.check(page.look("/moved")["doc_count"] == 200, "documents are gone")
+    page.see("No rebalance is under way.")
+    page.js(UNDER_WAY)
+    try:
+        page.see("3 moves begun, 5 left")
+        page.see("2 of 8 moves done")
+        page.check(page.js("return document.querySelector('progress').value") == 0.25, "the bar stands elsewhere")
+        page.shot("a rebalance under way")
+        page.click("End")
+        page.see("The rebalance ends")
+    finally:
+        page.js("window.__restore()")
+    page.see("No rebalance is under way.")
     page.go("#/cluster/map?db=moved")
     page.click("Split ranges")
     page.see("Each range becomes two")
