@@ -193,6 +193,40 @@ def changes_filters(page):
     page.until("the mistake is told", lambda: page.text_of(".notice.error"))
 
 
+@scene("documents-list", title="The list of documents: how many per page, all of a page selected, another column, back to what the data give; system databases")
+def documents_list(page):
+    page.empty_database("papers")
+    page.api("POST", "/papers/_bulk_docs", {"docs": [{"_id": f"d-{at:03d}", "n": at, "rare": at} if at == 50 else {"_id": f"d-{at:03d}", "n": at} for at in range(60)]})
+    page.go("#/db/papers")
+    page.see("1 to 25 of 60")
+    page.choose("Per page", "10")
+    page.see("1 to 10 of 60")
+    page.click("Next")
+    page.see("11 to 20 of 60")
+    page.tick("Select all on this page")
+    page.see("10 documents selected")
+    page.click("Clear")
+    page.gone("10 documents selected")
+    page.click("First")
+    page.see("1 to 10 of 60")
+    page.click("Columns")
+    page.type("Another member", "rare")
+    page.click("Show")
+    page.until("the column is there", lambda: "rare" in " ".join(page.text_of("thead th")))
+    page.click("Columns")
+    page.click("Choose by the data")
+    page.until("the column goes", lambda: "rare" not in " ".join(page.text_of("thead th")))
+    page.api("PUT", "/papers/a-first", {})
+    page.click("Refresh")
+    page.see("a-first")
+    page.go("#/databases")
+    page.gone("_replicator")
+    if page.look("/_replicator") is None:
+        page.api("PUT", "/_replicator")
+    page.tick("System databases")
+    page.see("_replicator")
+
+
 @scene("samples-elsewhere", title="Sample data for an empty database, for one that is made, for a partitioned one")
 def samples_elsewhere(page):
     page.client.ask("DELETE", "/sampled")

@@ -409,7 +409,7 @@ def query_saved(page):
     page.js("localStorage.removeItem('settee.columns.books?find')")
 
 
-@scene("search-parameters", title="A search in another order, with ranges, in groups, with documents")
+@scene("search-parameters", title="A search in another order, with ranges, in groups, with documents; its index is deleted")
 def search_parameters(page):
     library(page)
     page.api("PUT", "/books/_design/app", {"indexes": {"all": {"index": INDEX}}})
@@ -440,3 +440,10 @@ def search_parameters(page):
     page.see("author: Frank Herbert")
     page.check(len(page.text_of(".search-results h3")) == 5, "five groups")
     page.shot("a search in groups")
+    page.click("Index", nth=0)
+    page.see("What the analyzer makes of a text")
+    page.click("Delete index")
+    page.see("Delete the search index all?")
+    page.click("Delete index")
+    page.see("all is deleted")
+    page.check("all" not in page.api("GET", "/books/_design/app").get("indexes", {}), "the index is still there")
