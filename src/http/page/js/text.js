@@ -91,6 +91,7 @@ export const text = {
       if (status === 429) return "Wait a moment, then try again.";
       if (status === 503 && error === "maintenance_mode") return "This node is in maintenance: use another node, or end maintenance.";
       if (status === 503) return "Part of the cluster is not there, or the node is busy. Try again; the cluster view shows what is down.";
+      if (status === 500 && /shards could be opened/.test(reason)) return "A range has no replica in reach or, for a snapshot, none on that node: the map of replicas shows where they are.";
       if (status === 507) return "The disk is full: free space on the node, then try again.";
       if (status >= 500) return "Try again. If it stays, look into the log of the node.";
       if (status >= 400) return "The node does not take this request as it is: change what the message names, or look into the log of the node.";
