@@ -136,7 +136,7 @@ def leave_unsaved(page):
     page.see("Compare with stored")
     page.click("Changes", nth=0)
     page.click("Leave")
-    page.see("Live")
+    page.until("the feed", lambda: page.js("return !!document.querySelector('.live .dot.live')"))
     page.go("#/databases")
 
 
@@ -324,7 +324,7 @@ def changes(page):
     page.empty_database("papers")
     page.api("PUT", "/papers/before", {"type": "order"})
     page.go("#/db/papers/changes")
-    page.see("Live")
+    page.until("the feed", lambda: page.js("return !!document.querySelector('.live .dot.live')"))
     page.see("before")
     page.api("PUT", "/papers/during", {"type": "bill"})
     page.see("during")
@@ -337,7 +337,6 @@ def changes(page):
     page.choose("Only", "A selector")
     page.paste("Selector", '{"type": "bill"}')
     page.click("Apply")
-    page.see("Live")
     page.gone("held")
     page.see("during")
     page.api("PUT", "/papers/second-bill", {"type": "bill"})
@@ -373,7 +372,7 @@ def changes_between(page):
         page.go("#/db/papers/changes")
         page.see("old-4")
         page.see("between-1")
-        page.see("Live")
+        page.until("the feed", lambda: page.js("return !!document.querySelector('.live .dot.live')"))
         page.check(len(page.js("return window.__asked")) >= 2, "the feed is asked for again after 429")
         # With a filter that passes none of the past.
         page.js("window.__asked.length = 1")
@@ -381,6 +380,12 @@ def changes_between(page):
         page.paste("Selector", '{"rounds": 2}')
         page.click("Apply")
         page.until("the change between", lambda: page.text_of(".change a") == ["between-2"])
+        # Left before it was there: it asks for nothing any more.
+        page.go("#/databases")
+        page.js("window.__asked.length = 1; location.hash = '#/db/papers/changes'; setTimeout(() => { location.hash = '#/account'; })")
+        page.see("What you may do on this server")
+        page.browser.wait("setTimeout(arguments[0], 1500)")
+        page.check(len(page.js("return window.__asked")) == 1, "a feed is open for a screen that nobody sees")
     finally:
         page.js("window.__restore()")
     page.go("#/databases")

@@ -38,7 +38,7 @@ def document_menu(page):
     page.see("Stored as 2-")
     page.click("More for this document")
     page.click("Duplicate into a new document")
-    page.see("New document")
+    page.find("type", "Text of New document")
     page.see("12345678901234567890")
     page.check("_rev" not in page.js("return document.querySelector('textarea.editor-text').value"), "the duplicate has the revision")
     page.click("Create document")

@@ -1,6 +1,6 @@
 // The changes of a database as they happen, filtered where they are made.
 
-import { h, fill, sleep } from "../dom.js";
+import { h, fill, sleep, within } from "../dom.js";
 import { button, select, field, editor, virtualList, notice, badge, icon, toast, shortRev, dialog } from "../ui.js";
 import { ask, path, changes, plain } from "../api.js";
 import { remember } from "../router.js";
@@ -56,9 +56,7 @@ export async function changesView(ctx) {
   }
   async function start() {
     run?.abort();
-    run = new AbortController();
-    const own = run;
-    ctx.signal.addEventListener("abort", () => own.abort());
+    const own = run = within(ctx.signal);
     fill(told);
     rows = [];
     seen = 0;

@@ -1,6 +1,6 @@
 // Where a database lies: its ranges, who holds them, in which state; and the place of one document.
 
-import { h, fill } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, progress, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
@@ -41,8 +41,7 @@ export async function map(ctx) {
 /// Shows the place of a database in `holder`, with that of one document if it is given, and keeps it fresh until the
 /// answered controller is aborted.
 export function lie(ctx, db, holder, document = "") {
-  const own = new AbortController();
-  ctx.signal.addEventListener("abort", () => own.abort());
+  const own = within(ctx.signal);
   let marked = null, info = null, last = null, asked = null, looks = 0;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
   const id = input({ class: "mono", value: document });

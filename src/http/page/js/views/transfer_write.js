@@ -1,6 +1,6 @@
 // Export: documents page by page into a file, as they are written.
 
-import { h, fill } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { button, card, checkbox, field, input, progress, segmented, notice, problem, bytes } from "../ui.js";
 import { plain, path, query, JSON_PARAMS } from "../api.js";
 import { cell } from "../csv.js";
@@ -90,8 +90,7 @@ export async function exportView(ctx) {
     const name = `${db}.${format}`;
     const out = await sink(name, TYPES[format]);
     if (!out) return;
-    running = new AbortController();
-    ctx.signal.addEventListener("abort", () => running.abort());
+    running = within(ctx.signal);
     const bar = progress(t.exporting, 0);
     const words = h("span", null, "");
     const stop = button(text.app.cancel, { small: true, onclick: () => running.abort() });

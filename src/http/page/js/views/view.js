@@ -1,6 +1,6 @@
 // One view: run it with every parameter, change its functions and try them over samples before they are stored.
 
-import { h, fill } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { button, copy, panels, table, segmented, select, field, input, checkbox, editor, notice, problem, toast, attempt, confirm, count, shorten, loading, empty } from "../ui.js";
 import { ask, get, path, query, JSON_PARAMS, BASE } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
@@ -72,8 +72,7 @@ function runner(ctx, state) {
   const target = () => state.isPartitioned ? path(db, "_partition", partition.value.trim(), "_design/" + ddoc, "_view", view) : path(db, "_design/" + ddoc, "_view", view);
   async function run() {
     if (state.isPartitioned && !partition.value.trim()) { fill(results, notice("info", t.needsPartition)); partition.focus(); return; }
-    const own = new AbortController();
-    ctx.signal.addEventListener("abort", () => own.abort());
+    const own = within(ctx.signal);
     const begun = performance.now();
     fill(results, loading(t.running));
     watchBuild(own.signal);
