@@ -112,6 +112,7 @@ def default_steps():
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
              ("chromium", "chromedriver", "npm")),
         Step("page-browser", "wait", "python3 scripts/page-browser", (*node, "browser"), ("chromium", "chromedriver")),
+        Step("page-phone", "wait", "python3 scripts/page-browser --form phone --no-pictures --no-axe", (*node, "browser"), ("chromium", "chromedriver")),
     ]
 
 
@@ -135,6 +136,8 @@ def long_steps():
         step("conformance-dist", "wait", "SETTEE=target/dist/release/settee bash scripts/conformance PORT", (*node, "dist")),
         step("fauxton", "wait", "python3 scripts/page-browser fauxton --no-axe --no-pictures", (*node, "browser"),
              ("chromium", "chromedriver", "npm")),
+        step("page-scale", "wait", "python3 scripts/page-browser scale-databases scale-documents --no-pictures", (*node, "browser"),
+             ("chromium", "chromedriver")),
         step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", node, ("npm",)),
         step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, ("npm",)),
         step("conformance-cluster", "wait", "bash scripts/conformance-cluster", node),

@@ -99,6 +99,10 @@ class Wrong(Exception):
     """The page does not do what it is to do."""
 
 
+class Skipped(Exception):
+    """What a scene looks at is not on this node."""
+
+
 class Scene:
     def __init__(self, name, run, title, nodes, sets):
         self.name, self.run, self.title, self.nodes, self.sets = name, run, title, nodes, sets
@@ -106,7 +110,7 @@ class Scene:
 
 
 def scene(name, title="", nodes=1, sets=("default",)):
-    """Adds a scene. `nodes`: 1, or 3 for a cluster; `sets`: `default`, `long`, `fauxton`."""
+    """Adds a scene. `nodes`: 1, or 3 for a cluster; `sets`: `default`, `phone`, `long`, `fauxton`."""
 
     def add(run):
         SCENES.append(Scene(name, run, title or (run.__doc__ or name).strip(), nodes, sets))
@@ -123,6 +127,7 @@ class Page:
         self.pictures, self.axe = pictures, axe
         self.shots, self.allowed, self.findings = [], [], []
         self.scene, self.bytes, self.told = "", 0, set()
+        self.form = "light"
 
     # -- moving about
 
@@ -297,7 +302,7 @@ class Page:
                 name = f"{self.scene}-{len(self.shots):02}-{form}.png"
                 self.browser.picture(self.pictures / name)
                 self.shots.append((self.scene, title, form, name))
-        self.become("light")
+        self.become(self.form)
 
     def become(self, form):
         width, height = SIZES[form]
@@ -372,8 +377,26 @@ class Page:
 
 
 def first_paint_ms(page):
-    """When the page was first painted, after it was asked for, and when the last file that it needs had come."""
-    return page.js("""
-        const paint = performance.getEntriesByType("paint").find((e) => e.name === "first-contentful-paint");
-        const files = performance.getEntriesByType("resource").map((e) => e.responseEnd);
-        return [paint ? Math.round(paint.startTime) : null, Math.round(Math.max(0, ...files))];""")
+    """When the page was first painted, after it was asked for."""
+    told = "return performance.getEntriesByType('paint').find((e) => e.name === 'first-contentful-paint')?.startTime"
+    return round(page.until("the first paint", lambda: page.js(told)))
+
+
+def files():
+    """The names of all files of the page, below its folder."""
+    root = node.ROOT / "src/http/page"
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def wire_bytes(page, names):
+    """How many bytes the bodies of these files take, as a browser gets them."""
+    url, total = urllib.parse.urlsplit(page.base), 0
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=WAIT_S)
+    for name in names:
+        connection.request("GET", f"/_utils/{name}", headers={"Accept-Encoding": "gzip, deflate, br"})
+        answer = connection.getresponse()
+        total += len(answer.read())
+        if answer.status != 200:
+            raise Wrong(f"/_utils/{name} answers {answer.status}")
+    connection.close()
+    return total

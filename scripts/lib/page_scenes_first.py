@@ -191,6 +191,46 @@ def expired(page):
     page.sign_in()
 
 
+@scene("warnings", title="What is unsafe stands at the top: CORS for everybody, a public address, no TLS; each is put aside for a week", sets=("default", "phone"))
+def warnings(page):
+    options = {"chttpd/enable_cors": "true", "cors/origins": "*", "cors/credentials": "true", "chttpd/bind_address": "0.0.0.0", "chttpd/admin_only_all_dbs": "false"}
+
+    def again():
+        """The list of databases looks for what is unsafe."""
+        page.go("#/account")
+        page.go("#/databases")
+
+    again()
+    try:
+        for name, value in options.items():
+            page.api("PUT", "/_node/_local/_config/" + name, value)
+        again()
+        page.see("Every website may act for signed-in users")
+        page.see("Other machines reach this node without TLS")
+        page.see("Passwords may be of any kind")
+        page.see("Anybody may list the databases")
+        page.check(not page.has("What nodes tell each other"), "there is no other node")
+        page.shot("warnings")
+        page.click("Put aside for a week: Every website")
+        page.gone("Every website may act")
+        page.api("PUT", "/_node/_local/_config/ssl/enable", "false")
+        page.api("PUT", "/_node/_local/_config/chttpd_auth/password_regexp", '["^.{8}"]')
+        again()
+        page.gone("Passwords may be of any kind")
+        page.see("Other machines reach this node without TLS")
+        page.check(not page.has("Every website may act"), "what was put aside is back")
+        # A week and a day later.
+        page.js("localStorage.setItem('settee.aside.cors', String(Date.now() - 8 * 24 * 3600 * 1000))")
+        again()
+        page.see("Every website may act for signed-in users")
+    finally:
+        for name in [*options, "ssl/enable", "chttpd_auth/password_regexp"]:
+            page.client.ask("DELETE", "/_node/_local/_config/" + name)
+        page.js("Object.keys(localStorage).filter((name) => name.startsWith('settee.aside.')).forEach((name) => localStorage.removeItem(name))")
+    again()
+    page.gone("Other machines reach this node without TLS")
+
+
 @scene("setup-cluster", title="A cluster tells its members, a join token and how nodes are added", nodes=3)
 def setup_cluster(page):
     page.go("#/setup")
@@ -199,6 +239,13 @@ def setup_cluster(page):
     page.click("Make a token")
     page.see("settee serve --data DIR")
     page.shot("a cluster: members and join token")
+    # The port for the other nodes stays where it is until the next start.
+    page.api("PUT", "/_node/_local/_config/cluster/bind_address", "0.0.0.0")
+    page.go("#/databases")
+    page.see("What nodes tell each other is not encrypted")
+    page.api("DELETE", "/_node/_local/_config/cluster/bind_address")
+    page.go("#/setup")
+    page.gone("What nodes tell each other is not encrypted")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import json
 
+import node
 from page_browser import scene
 
 
@@ -10,7 +11,7 @@ def orders(count=20):
     return [{"_id": f"doc-{n:03}", "type": "order", "n": n} for n in range(count)]
 
 
-@scene("replication-document", title="A replication is kept as a document, watched, restarted and deleted")
+@scene("replication-document", title="A replication is kept as a document, watched, restarted and deleted", sets=("default", "phone"))
 def replication_document(page):
     page.database("orders", orders(), query="")
     page.client.ask("DELETE", "/orders-copy")
@@ -77,6 +78,87 @@ def replication_secrets(page):
     page.api("DELETE", "/_replicator/secret?rev=" + page.look("/_replicator/secret")["_rev"])
 
 
+@scene("replication-state", title="Replications by their state, how far one is behind, one without a document is ended")
+def replication_state(page):
+    page.database("orders", orders(), query="")
+    page.client.ask("DELETE", "/orders-follow")
+    page.go("#/replications")
+    page.click("New replication")
+    page.type("Source: Database", "orders")
+    page.type("Target: Database", "orders-follow")
+    page.tick("Go on with every change")
+    page.click("One run now")
+    page.click("Start")
+    page.see("The replication is stored and begins")
+    page.see("runs once")
+    page.until("all documents copied", lambda: (page.look("/orders-follow") or {}).get("doc_count") == 20)
+    page.until("it is not behind", lambda: "nothing" in page.text_of("tbody tr td:nth-child(3)"))
+    page.choose("State", "failed")
+    page.gone("runs once")
+    page.choose("State", "running")
+    page.see("runs once")
+    page.shot("a replication that runs")
+    page.choose("State", "all")
+    page.click("Actions: ", row="orders-follow")
+    page.click("Cancel")
+    page.see("Cancel this replication?")
+    page.click("End replication")
+    page.see("The replication is cancelled")
+    page.gone("runs once")
+
+
+@scene("replication-choice", title="Replications of some documents only: by a selector, by a filter function")
+def replication_choice(page):
+    page.database("orders", [*orders(), {"_id": "bill", "type": "bill"}], query="")
+    page.api("PUT", "/orders/_design/app", {"filters": {"early": "function (doc) { return doc.n < 5; }"}})
+    for name in ("orders-selected", "orders-filtered"):
+        page.client.ask("DELETE", "/" + name)
+    page.go("#/replications")
+    page.click("New replication")
+    page.type("Source: Database", "orders")
+    page.type("Target: Database", "orders-selected")
+    page.click("By selector")
+    page.paste("Selector", '{"type": "bill"}')
+    page.click("One run now")
+    page.click("Start")
+    page.see("Replicated: 1 document written")
+    page.check(page.look("/orders-selected/bill"), "not the document that was selected")
+    page.js("document.querySelectorAll('.toast').forEach((e) => e.remove())")
+    page.click("New replication")
+    page.type("Source: Database", "orders")
+    page.type("Target: Database", "orders-filtered")
+    page.click("By filter function")
+    page.type("Filter", "app/early")
+    page.click("One run now")
+    page.click("Start")
+    page.see("Replicated: 5 documents written")
+    page.check(page.look("/orders-filtered")["doc_count"] == 5, "not the documents that the function lets pass")
+
+
+@scene("many-replications", title="Of many replications the first are shown, with their number, and more on request")
+def many_replications(page):
+    page.database("quiet")
+    page.database("quiet-copy")
+    page.client.ask("PUT", "/_replicator")
+    ids = [f"many-{number:03d}" for number in range(250)]
+    end = page.base.split("//")[1]
+    ends = {name: f"http://adm:pass@{end}/{name}" for name in ("quiet", "quiet-copy")}
+    page.api("POST", "/_replicator/_bulk_docs", {"docs": [
+        {"_id": name, "source": ends["quiet"], "target": ends["quiet-copy"], "doc_ids": [name]} for name in ids]})
+    page.go("#/tasks")
+    page.go("#/replications")
+    page.see("200 of 250 replication documents")
+    page.shot("the first of many replications")
+    page.click("Show more")
+    page.until("all are shown", lambda: len(page.text_of("tbody tr")) >= 250)
+    page.check(not page.has("of 250 replication documents"), "more is offered where there is none")
+    rows = page.api("POST", "/_replicator/_all_docs?include_docs=true", {"keys": ids})["rows"]
+    for name in ids:
+        # Its state may be stored meanwhile.
+        page.until(f"{name} is deleted", lambda: page.client.ask("DELETE", f"/_replicator/{name}?rev={page.look('/_replicator/' + name)['_rev']}")[0] == 200)
+    page.check(len(rows) == 250, f"{len(rows)} rows")
+
+
 @scene("replication-form-errors", title="What is missing in a replication is said where it is typed")
 def replication_form_errors(page):
     page.go("#/replications")
@@ -111,7 +193,7 @@ def active_tasks(page):
     page.see("Nothing runs in the background")
 
 
-@scene("users", title="A user is made, changed, found and deleted; rights follow")
+@scene("users", title="A user is made, changed, found and deleted; rights follow", sets=("default", "phone"))
 def users(page):
     page.go("#/users")
     page.click("New user")
@@ -179,7 +261,41 @@ def permissions(page):
     page.see("Everybody, signed in or not, may read and write documents here")
 
 
-@scene("configuration", title="Options, their defaults and what differs; one is set and reset")
+@scene("only-author", title="What validates single documents is listed; a template lets only the author change one")
+def only_author(page):
+    page.database("orders", query="")
+    page.api("PUT", "/_users/org.couchdb.user:" + "eve", {"name": "eve", "password": "word", "roles": [], "type": "user"}, (201, 409))
+    page.api("PUT", "/_users/org.couchdb.user:" + "dan", {"name": "dan", "password": "word", "roles": [], "type": "user"}, (201, 409))
+    page.api("PUT", "/orders/_security", {"members": {"names": ["eve", "dan"], "roles": []}, "admins": {"names": [], "roles": []}})
+    page.go("#/db/orders/permissions")
+    page.see("No design document has one")
+    page.click("Only the author may change")
+    page.find("type", "validate_doc_update")
+    page.see("Only the author may change this document")
+    page.click("Save")
+    page.see("validate_doc_update is stored")
+    page.go("#/db/orders/permissions")
+    page.see("authors")
+    page.shot("permissions of single documents")
+    users = {name: node.Client(page.client_url.replace("adm:pass@", f"{name}:word@")) for name in ("eve", "dan")}
+    status, made = users["eve"].ask("PUT", "/orders/hers", {"author": "eve"})
+    page.check(status == 201, f"the author is refused: {status} {made}")
+    for body in ({"author": "dan", "_rev": made["rev"]}, {"author": "eve", "_rev": made["rev"]}, {"_deleted": True, "_rev": made["rev"]}):
+        status, answer = users["dan"].ask("PUT", "/orders/hers", body)
+        page.check(status == 403, f"another one may change it: {status} {answer}")
+    status, answer = users["eve"].ask("DELETE", f"/orders/hers?rev={made['rev']}")
+    page.check(status == 200, f"the author may not delete it: {status} {answer}")
+    status, answer = users["dan"].ask("PUT", "/orders/hers", {"author": "dan"})
+    page.check(status == 201, f"what was deleted cannot be written anew: {status} {answer}")
+    for client in users.values():
+        client.close()
+    page.click("authors")
+    page.find("type", "validate_doc_update")
+    for name in users:
+        page.api("DELETE", f"/_users/org.couchdb.user:{name}?rev=" + page.look(f"/_users/org.couchdb.user:{name}")["_rev"])
+
+
+@scene("configuration", title="Options, their defaults and what differs; one is set and reset", sets=("default", "phone"))
 def configuration(page):
     page.go("#/config")
     page.see("max_document_size")
@@ -205,6 +321,29 @@ def configuration(page):
     page.click("Back to default: couchdb/max_document_id_length")
     page.see("max_document_id_length has its default again")
     page.tick("Only what differs from the defaults", on=False)
+    # One that settee does not know, for this run only.
+    page.click("Add option")
+    page.type("Section", "invented")
+    page.type("Key", "added")
+    page.type("Value", "seven")
+    page.tick("Keep it after a restart", on=False)
+    page.shot("adding an option")
+    page.click("Set")
+    page.see("added is set")
+    page.type("Find an option", "invented/added")
+    page.see("seven")
+    page.see("it has no effect")
+    page.check(page.look("/_node/_local/_config/invented/added") == "seven", "the option is not there")
+    page.click("Read files again")
+    page.see("The configuration files are read again")
+    # The password may have another salt there, which ends the session.
+    page.allow("status of 401")
+    page.browser.call("DELETE", "/cookie")
+    page.browser.open("about:blank")
+    page.sign_in()
+    page.go("#/config")
+    page.client.ask("DELETE", "/_node/_local/_config/invented/added")
+    page.type("Find an option", "")
 
 
 @scene("maintenance", title="Maintenance begins and ends, and the page says so")
@@ -228,21 +367,28 @@ def compaction(page):
     page.type("Find a database", "ord")
     page.see("orders")
     page.shot("compaction")
+    page.js("performance.clearResourceTimings()")
     page.click("Compact orders")
     page.see("orders is being compacted")
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('_dbs_info')).length"
+    page.until("its sizes are asked for again", lambda: page.js(asked))
     page.click("Actions: orders")
     page.click("Clean up indexes")
     page.see("Indexes of orders without a design document go")
+    page.js("document.querySelectorAll('.toast').forEach((e) => e.remove())")
+    page.click("Actions: orders")
+    page.click("Clean up search indexes")
+    page.see("Indexes of orders without a design document go")
 
 
-@scene("snapshots", title="A snapshot is taken, and restored as another database")
+@scene("snapshots", title="A snapshot is taken, and restored as another database", sets=("default", "phone"))
 def snapshots(page):
     page.database("orders", orders(), query="")
     page.client.ask("DELETE", "/orders-restored")
     page.go("#/snapshots")
     page.see("There is no snapshot yet")
     page.click("Take snapshot")
-    page.choose("Of", "orders")
+    page.type("Of", "orders")
     page.type("Folder", "daily")
     page.click("Take snapshot")
     page.see("Snapshot taken: 20 documents")
@@ -259,6 +405,24 @@ def snapshots(page):
     page.allow("status of 412")
     page.see("already exists")
     page.click("Cancel")
+    # Every database into another folder, and once more as a whole.
+    page.click("Take snapshot")
+    page.type("Folder", "weekly")
+    page.click("Take snapshot")
+    page.see("Snapshot taken")
+    page.until("all databases are there", lambda: "_users" in page.text_of("tbody th") or "orders-restored" in page.text_of("tbody th"))
+    page.js("document.querySelectorAll('.toast').forEach((e) => e.remove())")
+    page.click("Take snapshot")
+    page.type("Of", "orders")
+    page.type("Folder", "weekly")
+    page.tick("Read and write everything anew")
+    page.click("Take snapshot")
+    page.see("Snapshot taken: 20 documents")
+    page.until("the second one", lambda: len(page.api("GET", "/_node/_local/_snapshot?path=weekly")["databases"]) > 1)
+    taken = {one["db"]: one["taken_ms"] for one in page.api("GET", "/_node/_local/_snapshot?path=weekly")["databases"]}
+    page.check(len(taken["orders"]) == 2, f"two snapshots of it: {taken}")
+    page.choose("Folder", "daily")
+    page.until("the first folder", lambda: page.text_of("tbody th") == ["orders"])
 
 
 @scene("log", title="Log lines come as they are written; slow requests are told")
@@ -272,6 +436,21 @@ def log(page):
     page.see("2 lines")
     page.shot("log")
     page.api("DELETE", "/_node/_local/_config/made-up/option")
+    page.choose("Level", "Errors")
+    page.see("No line yet that fits")
+    page.choose("Level", "and information")
+    page.see("made-up")
+    # While it is paused nothing comes, and all of it afterwards.
+    page.click("Pause")
+    page.type("Only lines with", "second-thing")
+    page.api("PUT", "/_node/_local/_config/made-up/second-thing", "x")
+    page.until("the node has written it", lambda: any("second-thing" in line["text"] for line in page.api("GET", "/_node/_local/_log?level=info&since=0&limit=1000")["lines"]))
+    page.browser.wait("setTimeout(arguments[0], 2000)")
+    page.check(not page.has("1 line") and not page.has("2 lines"), "lines come while it is paused")
+    page.click("Go on")
+    page.see("2 lines")
+    page.api("DELETE", "/_node/_local/_config/made-up/second-thing")
+    page.type("Only lines with", "")
     page.click("Slow requests")
     page.see("ms or more until their answer began")
     page.until("requests", lambda: page.js("return document.querySelectorAll('tbody tr').length > 3"))

@@ -1,5 +1,5 @@
 """Scenes of the administration page over much data (`--sets long`): 100,000 databases, a database of 1,000,000 documents.
-`PAGE_DATABASES` and `PAGE_DOCUMENTS` name other numbers. Times are told, and have generous bounds: the machine may be busy."""
+`PAGE_DATABASES` and `PAGE_DOCUMENTS` name other numbers. Times are told, and have a bound."""
 
 import concurrent.futures
 import os
@@ -12,7 +12,7 @@ DATABASES = int(os.environ.get("PAGE_DATABASES", 100_000))
 DOCUMENTS = int(os.environ.get("PAGE_DOCUMENTS", 1_000_000))
 CLIENTS = 8
 BATCH = 2000
-BOUND_S = 10
+BOUND_S = 3
 
 
 def spread(page, count, work):

@@ -103,6 +103,7 @@ export async function plain(target, params, options = {}) {
 export async function* lines(method, target, options = {}) {
   const answer = await raw(method, target, options);
   if (!answer.ok) await read(answer, `${method} /${target}`);
+  options.onOpen?.();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -116,12 +117,15 @@ export async function* lines(method, target, options = {}) {
   if (rest.trim()) yield rest;
 }
 
+/// Statuses below 500 that pass by themselves: the node has too much to do.
+const PASSING = [408, 429];
+
 /// A continuous feed of changes; yields rows. Begins anew where it broke off, after a pause, until the signal is aborted.
-export async function* changes(db, { since = "now", params = {}, body, signal, onError } = {}) {
+export async function* changes(db, { since = "now", params = {}, body, signal, onOpen, onError } = {}) {
   let at = since, pause = 500;
   while (!signal?.aborted) {
     try {
-      const options = { params: { ...params, feed: "continuous", since: at, heartbeat: 20000 }, body, signal };
+      const options = { params: { ...params, feed: "continuous", since: at, heartbeat: 20000 }, body, signal, onOpen };
       for await (const line of lines(body ? "POST" : "GET", path(db, "_changes"), options)) {
         const row = JSON.parse(line);
         pause = 500;
@@ -130,7 +134,7 @@ export async function* changes(db, { since = "now", params = {}, body, signal, o
       }
     } catch (error) {
       if (signal?.aborted || error.name === "AbortError") return;
-      if (error.status && error.status < 500) throw error;
+      if (error.status && error.status < 500 && !PASSING.includes(error.status)) throw error;
       onError?.(error);
     }
     await new Promise((done) => setTimeout(done, pause));

@@ -96,6 +96,14 @@ export function state(value) {
   };
 }
 
+/// A controller that is aborted with `signal`, at once where that is aborted already: a view may be left while it is made.
+export function within(signal) {
+  const own = new AbortController();
+  if (signal.aborted) own.abort();
+  else signal.addEventListener("abort", () => own.abort());
+  return own;
+}
+
 let ids = 0;
 /// An id that no other element has.
 export function uniqueId(prefix = "e") {

@@ -57,6 +57,7 @@ const guards = new Set();
 
 /// Has `fn` asked before this view is left; the view's signal ends it.
 export function beforeLeave(fn, signal) {
+  if (signal.aborted) return;
   guards.add(fn);
   signal.addEventListener("abort", () => guards.delete(fn));
 }

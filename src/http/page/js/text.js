@@ -77,6 +77,12 @@ export const text = {
       if (status === 404 && /no_db_file|Database does not exist/i.test(reason)) return "The database is gone or was never there. The list of databases shows what is.";
       if (status === 404) return "It may have been deleted. Go back and refresh the list.";
       if (status === 405) return "This node does not offer that here; it may be older than this page.";
+      if (status === 406) return "The node has this in another form only. Reload the page; it may be older than the node.";
+      if (status === 408) return "It took too long to arrive. Check the network, then try again.";
+      if (status === 410) return "It is gone for good. Go back and refresh the list.";
+      if (status === 414) return "The address is too long: ask with fewer or shorter values.";
+      if (status === 416) return "It is shorter than what was asked for: load it again from its beginning.";
+      if (status === 431) return "The browser sends too many cookies for this host: delete those of other programs, then try again.";
       if (status === 409) return "Somebody else stored another revision meanwhile. Load it, compare, and save again.";
       if (status === 412) return "Choose another name, or open what is there.";
       if (status === 413) return "It is larger than this node takes: make it smaller, or raise the limit in the configuration.";
@@ -85,14 +91,18 @@ export const text = {
       if (status === 429) return "Wait a moment, then try again.";
       if (status === 503 && error === "maintenance_mode") return "This node is in maintenance: use another node, or end maintenance.";
       if (status === 503) return "Part of the cluster is not there, or the node is busy. Try again; the cluster view shows what is down.";
+      if (status === 500 && /shards could be opened/.test(reason)) return "A range has no replica in reach or, for a snapshot, none on that node: the map of replicas shows where they are.";
       if (status === 507) return "The disk is full: free space on the node, then try again.";
       if (status >= 500) return "Try again. If it stays, look into the log of the node.";
+      if (status >= 400) return "The node does not take this request as it is: change what the message names, or look into the log of the node.";
       return "";
     },
   },
   warnings: {
     aside: (title) => `Put aside for a week: ${title}`,
     tls: { title: "This connection is not encrypted.", words: "Passwords and data can be read on the way. Put the node behind TLS ([ssl] in the configuration, or a proxy) before you use it over a network." },
+    plain: { title: "Other machines reach this node without TLS.", words: "[chttpd] bind_address is not this machine alone and [ssl] is off: passwords and data that go that way can be read. Set [ssl] enable, or bind to 127.0.0.1 behind a proxy with TLS." },
+    clusterTls: { title: "What nodes tell each other is not encrypted.", words: "Other machines reach the cluster's port and [cluster] tls is false: documents can be read on the way. Set it to true on all nodes." },
     setup: { title: "This node is not set up yet.", words: "Say whether it stays alone or is part of a cluster; the system databases are made then.", label: "Set up" },
     unfinished: { title: "The set-up of the cluster is not finished.", words: "Until then there are no system databases, and nodes do not share administrators.", label: "Go on" },
     maintenance: { title: "This node is in maintenance.", words: "Load balancers send it no requests (/_up answers 404)." },
@@ -125,13 +135,13 @@ export const text = {
     doneSingle: "This node is set up and works alone.", doneSingleWords: "The system databases are there.",
     doneCluster: "The cluster is set up.", doneClusterWords: (n) => `${plural(n, "node")} share administrators and keys.`,
     toDatabases: "Go to the databases",
-    single: "One node", singleWords: "For development, small sites and the edge. Ready in a moment.", singleDoes: "Makes the system databases (_users, _replicator) and keeps one copy of everything.", singleAction: "Set up this node", singleDone: "The node is set up",
-    cluster: "A cluster", clusterWords: "Three or more nodes keep copies of everything, so that one may fail.",
+    single: "One node", singleWords: "For development, small sites and the edge. Ready in a moment.", singleDoes: "Makes the system databases (_users, _replicator) and keeps one replica of everything.", singleAction: "Set up this node", singleDone: "The node is set up",
+    cluster: "A cluster", clusterWords: "Three or more nodes keep replicas of everything, so that one may fail.",
     keepAddress: "Keep the address it listens on", bind: "Address to listen on", bindHint: "127.0.0.1: this machine only", bindClusterHint: "0.0.0.0: all addresses of this machine", port: "Port", portHint: "Takes effect with the next start",
     restartNeeded: "The node is set up; its new address holds after a restart",
     stepEnable: "1. Make this node the first of a cluster", stepNodes: "2. Add the other nodes", stepFinish: "3. Finish",
-    enableDoes: "Opens the port for other nodes and makes the key that all members share.", enableAction: "Enable the cluster", enabled: "The cluster is enabled", nodeCount: "Nodes", nodeCountHint: "Of up to three nodes each keeps a copy",
-    growTitle: "Make it a cluster", growWords: "Databases that are there stay; a rebalance gives the new nodes their copies.", growAction: "Make this the first node",
+    enableDoes: "Opens the port for other nodes and makes the key that all members share.", enableAction: "Enable the cluster", enabled: "The cluster is enabled", nodeCount: "Nodes", nodeCountHint: "Of up to three nodes each keeps a replica",
+    growTitle: "Make it a cluster", growWords: "Databases that are there stay; a rebalance gives the new nodes their replicas.", growAction: "Make this the first node",
     members: (n) => plural(n, "member"), membersLabel: "Members of the cluster", node: "Node", state: "State", connected: "connected", away: "not connected",
     joinTitle: "Join by a token", joinWords: "The safe way: the new node shows a token at its first start, and no password crosses the network.", tokenAction: "Make a token",
     tokenUse: (time) => `Run this on the new machine within ${time}. It is good for one node.`, tokenHint: "DIR is an empty data directory. NAME@HOST is the name under which the other nodes reach it.", copy: "Copy the command",
@@ -153,21 +163,21 @@ export const text = {
   databases: {
     title: "Databases", sub: null,
     find: "Find by the beginning of the name", system: "System databases", pages: "Pages of databases",
-    name: "Name", documents: "Documents", deleted: "Deleted", data: "Data", disk: "On disk", shards: "Ranges × copies", actions: "Actions", actionsOf: (name) => `Actions for ${name}`,
+    name: "Name", documents: "Documents", deleted: "Deleted", data: "Data", disk: "On disk", shards: "Ranges × replicas", actions: "Actions", actionsOf: (name) => `Actions for ${name}`,
     layout: ({ q, n }) => (q ? `${q} × ${n}` : ""), unreadable: "not readable now", open: "Open", create: "Create database", createNamed: (name) => (name ? `Create “${name}”` : "Create database"),
     nothing: (prefix) => `No database begins with “${prefix}”`, nothingHint: "Names are found by their beginning, and are lower case.",
     previous: "Previous", next: "Next", range: (from, to) => `${count(from)} to ${count(to)}`,
     notAllowed: "You may not list the databases", notAllowedHint: "Open one by its name, if you are a member of it.",
   },
   create: {
-    title: "Create a database", name: "Name", nameHint: "Lower case letters, digits and _ $ ( ) + - /, beginning with a letter", action: "Create", options: "Ranges, copies, partitions", byDefault: "as configured",
+    title: "Create a database", name: "Name", nameHint: "Lower case letters, digits and _ $ ( ) + - /, beginning with a letter", action: "Create", options: "Ranges, replicas, partitions", byDefault: "as configured",
     noName: "Give it a name.", start: "The name must begin with a lower case letter.", signs: "Only lower case letters, digits and _ $ ( ) + - / are allowed.", long: "The name is too long: 238 characters at most.",
-    q: "Ranges (q)", qHint: "Into how many parts it is cut", n: "Copies (n)", nHint: "On how many nodes each part is", partitioned: "Partitioned", partitionedHint: "Ids begin with the name of a partition (PARTITION:ID); queries within one ask one range only. It cannot be changed later.",
+    q: "Ranges (q)", qHint: "Into how many parts it is cut", n: "Replicas (n)", nHint: "On how many nodes each range is", partitioned: "Partitioned", partitionedHint: "Ids begin with the name of a partition (PARTITION:ID); queries within one ask one range only. It cannot be changed later.",
     samples: "Fill it with sample data", done: (db) => `${db} is there`,
   },
   database: {
     tabs: "Database", more: "More", newDocument: "New document", partitioned: "partitioned",
-    summary: (docs, data, disk, { q, n }) => `${plural(docs, "document")}, ${data} of data, ${disk} on disk${q ? `, ${plural(q, "range")} × ${n === 1 ? "1 copy" : `${n} copies`}` : ""}`,
+    summary: (docs, data, disk, { q, n }) => `${plural(docs, "document")}, ${data} of data, ${disk} on disk${q ? `, ${plural(q, "range")} × ${plural(n, "replica")}` : ""}`,
     copyAddress: "Copy address", remove: "Delete database", removeTitle: (db) => `Delete ${db}?`,
     removeMessage: (docs) => `All documents${docs ? ` (${docs})` : ""}, their attachments and indexes are lost on all nodes. This cannot be undone.`, removed: (db) => `${db} is deleted`,
   },
@@ -176,7 +186,7 @@ export const text = {
     view: "View", asTable: "Table", asJson: "JSON", columns: "Columns", pages: "Pages", first: "First", previous: "Previous", next: "Next", perPage: "Per page", rev: "_rev",
     range: (from, to, total) => `${count(from)} to ${count(to)} of ${count(total)}`, rows: (n) => plural(n, "document"),
     tableLabel: (db) => `Documents of ${db}`, selection: "Selected documents", selectAll: "Select all on this page", select: (id) => `Select ${id}`, selected: (n) => `${plural(n, "document")} selected`, clear: "Clear",
-    exportSelected: "Export", deleteSelected: "Delete", deleteTitle: (n) => `Delete ${plural(n, "document")}?`, deleteMessage: "Deleted documents leave a tombstone that replicates.", deleteFailed: (n, reason) => `${plural(n, "document")} could not be deleted: ${reason}`, deletedDone: (n) => `${plural(n, "document")} deleted`,
+    exportSelected: "Export", deleteSelected: "Delete", deleteTitle: (n) => `Delete ${plural(n, "document")}?`, deleteMessage: "Deleted documents leave a tombstone that replicates.", deleteLocal: "Local documents leave no tombstone: they never replicate.", deleteFailed: (n, reason) => `${plural(n, "document")} could not be deleted: ${reason}`, deletedDone: (n) => `${plural(n, "document")} deleted`,
     conflicts: (n) => plural(n, "conflict"), conflictHint: "Other revisions stand beside the one that is shown", none: "This database is empty", noneHint: "Write a first document, import a file, or take sample data to look around.", samples: "Add sample data", samplesDone: "Sample data added",
     nothing: "No document begins so", nothingHint: "Ids are found by their beginning; upper and lower case differ.", noDesign: "There are no design documents", noDesignHint: "They hold views, indexes and functions: see “Views and functions”.", noLocal: "There are no local documents",
     partitionInfo: (name, docs, size) => `Partition ${name}: ${plural(docs, "document")}, ${size}`,
@@ -222,7 +232,7 @@ export const text = {
     file: (name, size) => `${name}, ${size}`, firstDoc: "The first document", noDocs: "There is no document at the beginning of this file. Is the format right?", importAction: "Import", importing: "Importing", storedSoFar: (n, rate) => `${n} stored, ${rate} a second`,
     imported: (n, refused) => `${plural(n, "document")} stored${refused ? `, ${count(refused)} refused` : ""}.`, importStopped: (n) => `Stopped. ${plural(n, "document")} stored.`, toDocuments: "Show the documents", refusedTitle: "Refused", saveRefusals: "Save list", error: "Error", reason: "Reason", conflictHint: "A conflict: a document with this id is there already. Delete it first, or import it with its revision.",
     exportWords: (n) => `${plural(n, "document")}, page by page into a file. Numbers and the order of members stay as they are stored.`, formatHint: "NDJSON and JSON can be imported again; CSV has one column for each member.", prefix: "Only ids that begin with", prefixHint: "Empty: all", withDesign: "With design documents", keepRev: "Keep _rev", attachments: "With attachments (base64)", columns: "Columns", columnsHint: "Names with commas between them", columnsAuto: "_id and all members of the first page", safeCells: "Disarm cells that a spreadsheet would run as a formula",
-    exportAction: "Export", exporting: "Exporting", progress: (n, size) => `${plural(n, "document")}, ${size}`, exported: (n, size) => `${plural(n, "document")}, ${size}.`, inTime: (seconds) => `In ${seconds} s.`, stopped: (n) => `Stopped after ${plural(n, "document")}.`,
+    exportAction: "Export", exporting: "Exporting", progress: (n, size) => `${plural(n, "document")}, ${size}`, exported: (n, size) => `${plural(n, "document")}, ${size}.`, inTime: (seconds) => `In ${seconds} s.`, stopped: (n) => `Stopped after ${plural(n, "document")}.`, leftOut: (n) => `${plural(n, "member")} of later documents ${n === 1 ? "has" : "have"} no column and ${n === 1 ? "is" : "are"} not in the file:`, exportAgain: "Export again with them",
   },
   design: {
     words: "Design documents hold views, search indexes and functions.", none: "No views yet", noneHint: "A view is an index made by a JavaScript function: rows with keys, sorted, that can be added up.", newView: "New view", newFunction: "New function", addView: "Add a view", open: "Open", compact: "Compact its indexes", compacting: "Compaction has begun", remove: "Delete design document",

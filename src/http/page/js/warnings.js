@@ -12,6 +12,11 @@ function isLoopback(host) {
   return host === "localhost" || host === "[::1]" || /^127\./.test(host) || host.endsWith(".localhost");
 }
 
+/// Whether other machines reach what listens there; unset is this machine alone.
+function isPublicBind(address) {
+  return Boolean(address) && !/^(127\.|::1$|localhost$)/.test(address);
+}
+
 function putAside(id) {
   try { localStorage.setItem("settee.aside." + id, String(Date.now())); } catch { /* It comes back with the next page. */ }
 }
@@ -25,13 +30,16 @@ export async function findWarnings(session) {
   const out = [];
   if (location.protocol === "http:" && !isLoopback(location.hostname)) out.push({ id: "tls", kind: "error", ...t.tls });
   if (!session?.isAdmin) return out;
-  const section = (name) => get(`_node/_local/_config/${name}`, null, { quiet: true }).catch(() => ({}));
-  const [setup, auth, cors, chttpd, couchdb] = await Promise.all([get("_cluster_setup", null, { quiet: true }).catch(() => ({})), section("chttpd_auth"), section("cors"), section("chttpd"), section("couchdb")]);
+  const ask = (target) => get(target, null, { quiet: true }).catch(() => ({}));
+  const section = (name) => ask(`_node/_local/_config/${name}`);
+  const [setup, members, auth, cors, chttpd, couchdb, ssl, cluster] = await Promise.all([ask("_cluster_setup"), ask("_membership"), section("chttpd_auth"), section("cors"), section("chttpd"), section("couchdb"), section("ssl"), section("cluster")]);
   if (/disabled/.test(setup.state ?? "")) out.push({ id: "setup", kind: "info", ...t.setup, href: "#/setup" });
   if (setup.state === "cluster_enabled") out.push({ id: "unfinished", kind: "warning", ...t.unfinished, href: "#/setup" });
   if (/^(true|nolb)$/.test(couchdb.maintenance_mode ?? "")) out.push({ id: "maintenance", kind: "warning", ...t.maintenance });
   if (chttpd.enable_cors === "true" && cors.origins === "*" && cors.credentials === "true") out.push({ id: "cors", kind: "warning", ...t.cors });
-  const isPublic = !/^(127\.|::1$)/.test(chttpd.bind_address ?? "127.0.0.1") || !isLoopback(location.hostname);
+  if (!out.some((each) => each.id === "tls") && isPublicBind(chttpd.bind_address) && ssl.enable !== "true") out.push({ id: "plain", kind: "warning", ...t.plain });
+  if (members.cluster_nodes?.length > 1 && isPublicBind(cluster.bind_address ?? chttpd.bind_address) && cluster.tls !== "true") out.push({ id: "cluster-tls", kind: "warning", ...t.clusterTls });
+  const isPublic = isPublicBind(chttpd.bind_address) || !isLoopback(location.hostname);
   if (isPublic && !auth.password_regexp) out.push({ id: "passwords", kind: "info", ...t.passwords });
   if (isPublic && chttpd.require_valid_user !== "true" && chttpd.admin_only_all_dbs === "false") out.push({ id: "listing", kind: "warning", ...t.listing });
   return out.filter((each) => !isAside(each.id));

@@ -1,6 +1,6 @@
 // The changes of a database as they happen, filtered where they are made.
 
-import { h, fill, sleep } from "../dom.js";
+import { h, fill, sleep, within } from "../dom.js";
 import { button, select, field, editor, virtualList, notice, badge, icon, toast, shortRev, dialog } from "../ui.js";
 import { ask, path, changes, plain } from "../api.js";
 import { remember } from "../router.js";
@@ -29,7 +29,7 @@ export async function changesView(ctx) {
   const ids = h("textarea", { class: "mono", rows: 3, placeholder: "id-1\nid-2" });
   const options = h("div");
   const kind = select(Object.entries(t.filters), { value: at.filter, onchange: () => { drawOptions(); if (kind.value === "none" || kind.value === "design") start(); } });
-  const apply = button(t.apply, { kind: "primary", onclick: () => start() });
+  const apply = button(t.apply, { kind: "primary", onclick: () => { start(); } });
 
   function drawOptions() {
     const control = { selector: selector.element, function: field(t.functionName, name, { hint: t.functionHint }), ids: field(t.ids, ids) }[kind.value];
@@ -56,9 +56,7 @@ export async function changesView(ctx) {
   }
   async function start() {
     run?.abort();
-    run = new AbortController();
-    const own = run;
-    ctx.signal.addEventListener("abort", () => own.abort());
+    const own = run = within(ctx.signal);
     fill(told);
     rows = [];
     seen = 0;
@@ -70,12 +68,15 @@ export async function changesView(ctx) {
       const { params, body } = request();
       // The last rows first, then what follows.
       const past = await ask(body ? "POST" : "GET", path(db, "_changes"), { params: { ...params, descending: true, limit: PAST }, body, signal: own.signal });
-      add((past.results ?? []).reverse());
-      state("live");
+      // What happens meanwhile stands behind the newest of these; `last_seq` says how far a filter that passed none came.
+      const since = past.results[0]?.seq ?? past.last_seq;
+      add(past.results.reverse());
+      const live = () => state(paused ? "paused" : "live");
+      live();
       let batch = [];
       const flush = () => { if (!batch.length) return; if (paused) { held.push(...batch); state("paused"); } else { add(batch); state("live"); } batch = []; };
       (async () => { while (!own.signal.aborted) { await sleep(200, own.signal); flush(); } })();
-      for await (const row of changes(db, { since: "now", params, body, signal: own.signal, onError: () => state("broken") })) batch.push({ ...row, time: new Date() });
+      for await (const row of changes(db, { since, params, body, signal: own.signal, onOpen: live, onError: () => state("broken") })) batch.push({ ...row, time: new Date() });
     } catch (error) {
       if (error.name === "AbortError" || own.signal.aborted) return;
       state("stopped");

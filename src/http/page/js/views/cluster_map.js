@@ -1,10 +1,10 @@
 // Where a database lies: its ranges, who holds them, in which state; and the place of one document.
 
-import { h, fill, debounce, uniqueId } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { get, post, path } from "../api.js";
-import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, count } from "../ui.js";
+import { pageHead, card, table, badge, button, field, input, facts, empty, problem, attempt, confirm, notice, progress, count } from "../ui.js";
 import { rangeMap, legend } from "../chart.js";
-import { isTouched, watch } from "./operate_common.js";
+import { databaseInput, isTouched, watch } from "./operate_common.js";
 import { remember } from "../router.js";
 import { session } from "../session.js";
 import { text } from "../text.js";
@@ -16,6 +16,8 @@ const MOST_ASKED = 64;
 const ASKED_EVERY = 5;
 /// How the state of a replica is drawn; what is not named here as one that lags.
 const KINDS = { in_sync: "ok", away: "down", maintenance: "down", silent: "down" };
+/// States of replicas that documents come to.
+const FILLED = ["moving", "rebuilding", "not_in_sync"];
 const BADGES = { ok: "ok", lagging: "warn", down: "bad" };
 
 export async function map(ctx) {
@@ -24,14 +26,7 @@ export async function map(ctx) {
   let db = ctx.query.get("db") ?? first;
   const body = h("div", { class: "stack" });
   let shown = db ? lie(ctx, db, body) : null;
-  const known = h("datalist", { id: uniqueId("dbs") }, names.map((name) => h("option", { value: name })));
-  const suggest = debounce(async () => {
-    try {
-      const found = await get("_all_dbs", { start_key: JSON.stringify(choice.value), end_key: JSON.stringify(choice.value + "\ufff0"), limit: 30 });
-      fill(known, found.map((name) => h("option", { value: name })));
-    } catch { /* The list helps and is not needed. */ }
-  });
-  const choice = input({ value: db, list: known.id, oninput: suggest });
+  const { control: choice, known } = databaseInput({ value: db });
   const show = () => {
     db = choice.value.trim();
     remember({ db });
@@ -46,8 +41,7 @@ export async function map(ctx) {
 /// Shows the place of a database in `holder`, with that of one document if it is given, and keeps it fresh until the
 /// answered controller is aborted.
 export function lie(ctx, db, holder, document = "") {
-  const own = new AbortController();
-  ctx.signal.addEventListener("abort", () => own.abort());
+  const own = within(ctx.signal);
   let marked = null, info = null, last = null, asked = null, looks = 0;
   const picture = h("div", { class: "stack" }), found = h("div", { role: "status" });
   const id = input({ class: "mono", value: document });
@@ -74,7 +68,8 @@ export function lie(ctx, db, holder, document = "") {
     try {
       const isAdmin = session.value?.isAdmin;
       const { shards } = await get(path(db, "_shards"), null, { signal: own.signal });
-      const asks = isAdmin && Object.keys(shards).length <= MOST_ASKED && looks++ % ASKED_EVERY === 0;
+      // What is being filled is asked for each time.
+      const asks = isAdmin && Object.keys(shards).length <= MOST_ASKED && (looks++ % ASKED_EVERY === 0 || (asked && !asked.in_sync));
       const [status, record, rows] = await Promise.all([
         isAdmin ? get("_cluster/status", null, { signal: own.signal }) : null,
         isAdmin ? get(path("_node", "_local", "_dbs", db), null, { signal: own.signal }).catch(() => null) : null,
@@ -120,6 +115,7 @@ export function lie(ctx, db, holder, document = "") {
       const row = rowOf(name, range);
       return row ? words.holds(words.replicas[row.state] ?? row.state, row.documents) : words.kinds[nodeState(name)];
     };
+    const behind = lags(asked?.ranges ?? []);
     const look = (node, one) => ({ kind: stateOf(node.name, one.range), words: words.words(one.range, node.name, told(node.name, one.range)) });
     const rows = Object.entries(shards).map(([range, held]) => ({ range, nodes: held, there: held.filter((name) => stateOf(name, range) !== "down").length })).sort((a, b) => a.range.localeCompare(b.range));
     const { q, n, w, r } = info?.cluster ?? {};
@@ -132,7 +128,7 @@ export function lie(ctx, db, holder, document = "") {
         label: words.columns.range, rows: rows.slice(0, 256), key: (row) => row.range, rowClass: (row) => row.range === marked ? "selected" : "",
         columns: [
           { label: words.columns.range, isHead: true, sort: (row) => row.range, cell: (row) => h("span", { class: "mono" }, row.range) },
-          { label: words.columns.nodes, cell: (row) => h("span", { class: "tokens" }, row.nodes.map((name) => h("span", { title: told(name, row.range) }, badge(name, BADGES[stateOf(name, row.range)])))) },
+          { label: words.columns.nodes, cell: (row) => h("span", { class: "tokens" }, row.nodes.map((name) => h("span", { class: "replica", title: told(name, row.range) }, badge(name, BADGES[stateOf(name, row.range)]), lag(rowOf(name, row.range), behind.get(`${row.range} ${name}`))))) },
           { label: words.columns.state, sort: (row) => row.there - row.nodes.length, cell: (row) => outlook(row) },
         ],
       }),
@@ -140,6 +136,25 @@ export function lie(ctx, db, holder, document = "") {
   }
   watch(3000, own.signal, look);
   return own;
+}
+
+/// How many documents each replica that is not in sync holds fewer than the fullest one that is: `RANGE NODE` → `{lacks, most}`.
+function lags(ranges) {
+  const out = new Map();
+  for (const { range, replicas } of ranges) {
+    const most = Math.max(0, ...replicas.filter((row) => row.state === "in_sync").map((row) => row.documents ?? 0));
+    for (const row of replicas) {
+      if (row.state !== "in_sync" && typeof row.documents === "number" && row.documents < most) out.set(`${range} ${row.node}`, { lacks: most - row.documents, most });
+    }
+  }
+  return out;
+}
+
+/// How far behind a replica is, in words; one that is filled or rebuilt also as a bar.
+function lag(row, about) {
+  if (!row || !about) return null;
+  return h("span", { class: "replica-lag" }, h("span", { class: "small soft" }, words.behind(about.lacks)),
+    FILLED.includes(row.state) ? progress(`${row.node}: ${words.behind(about.lacks)}`, 1 - about.lacks / about.most) : null);
 }
 
 function outlook({ there, nodes }) {

@@ -26,7 +26,7 @@ export function overview(ctx) {
 }
 
 /// What the state of the replicas means for reads and writes, in words.
-function promises({ reach, members }) {
+function promises({ reach, members, voters }) {
   const notes = [];
   if (members.length === 1) notes.push(notice("info", h("p", null, words.alone)));
   if (!reach.lacking) {
@@ -36,6 +36,10 @@ function promises({ reach, members }) {
     notes.push(notice(worst, h("p", { class: "strong" }, words.lacking(reach.lacking)), reach.named.slice(0, 12).map(promise),
       reach.lacking > 12 ? h("p", { class: "soft" }, words.more(reach.lacking - 12)) : null));
   }
+  const up = new Set(members.filter((member) => member.up).map((member) => member.name));
+  const away = voters.nodes.filter((name) => !up.has(name));
+  const lack = Math.floor(voters.nodes.length / 2) + 1 - (voters.nodes.length - away.length);
+  if (lack > 0) notes.push(notice("error", h("p", { class: "strong" }, words.noMajority), h("p", null, words.noMajorityHint(lack, away.join(", ")))));
   if (reach.short_of_n && members.length > 1) notes.push(notice("warning", h("p", null, words.shortOfN(reach.short_of_n))));
   return notes;
 }
@@ -57,9 +61,12 @@ function nodeCard(member, isOwn) {
   const used = state?.free_bytes === null || state?.free_bytes === undefined ? null : state.free_bytes;
   const notes = [];
   if (state) {
-    if (state.lagging.length) notes.push(words.lagging(state.lagging.slice(0, 5).join(", ")));
-    if (state.filling.length) notes.push(words.filling(state.filling.slice(0, 5).join(", ")));
-    if (state.not_compared?.length) notes.push(...state.not_compared.slice(0, 5).map((other) => words.notCompared(other)));
+    if (state.lagging.length) notes.push([words.lagging, " ", maps(state.lagging.slice(0, 5))]);
+    if (state.filling.length) notes.push([words.filling, " ", maps(state.filling.slice(0, 5))]);
+    for (const other of state.not_compared?.slice(0, 5) ?? []) {
+      const next = other.databases.slice(0, 3);
+      notes.push([words.notCompared(other), next.length ? [" (", words.next, " ", maps(next), ")"] : null, other.last_error ? `: ${other.last_error}` : null]);
+    }
     if (state.rebuilding.length) notes.push(words.rebuilding(state.rebuilding.length));
     if (used !== null && used < state.reserve_bytes * 2) notes.push(words.diskLow);
   } else notes.push(words.leave);
@@ -74,6 +81,11 @@ function nodeCard(member, isOwn) {
       state?.damaged_files ? [words.damaged, h("span", { class: "bad" }, count(state.damaged_files))] : null, state?.panics ? [words.panics, h("span", { class: "bad" }, count(state.panics))] : null,
     ]),
     notes.map((note) => h("p", { class: "small soft" }, note)));
+}
+
+/// Names of databases, each leads to where it lies.
+function maps(names) {
+  return names.map((db, at) => [at ? ", " : "", h("a", { href: link(["cluster", "map"], { db }) }, db)]);
 }
 
 /// The colour and the words of a member's condition.

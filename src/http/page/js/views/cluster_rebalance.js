@@ -2,7 +2,7 @@
 
 import { h, fill, every } from "../dom.js";
 import { get, post, del } from "../api.js";
-import { pageHead, card, table, button, checkbox, attempt, notice, problem, empty, badge, ago, moment } from "../ui.js";
+import { pageHead, card, table, button, checkbox, attempt, notice, problem, progress, empty, badge, ago, moment } from "../ui.js";
 import { nodeNames, did, isTouched } from "./operate_common.js";
 import { text } from "../text.js";
 
@@ -30,9 +30,12 @@ export async function rebalance(ctx) {
     try {
       const [status, { jobs }] = await Promise.all([get("_cluster/rebalance", null, { signal: ctx.signal }), get("_reshard/jobs", null, { signal: ctx.signal })]);
       if (isTouched()) return;
+      // A move that has begun counts once it has ended; a plan made anew may add some.
+      const ended = (one) => Math.max(0, one.moves_begun - status.moves.length), all = (one) => one.moves_begun + one.moves_planned;
       const isBusy = status.requests.length || status.moves.length;
       fill(under, isBusy ? null : h("p", { class: "soft" }, words.none),
-        status.requests.map((one) => h("div", { class: "row" }, h("p", { class: "grow" }, words.request(one.node, one.moves_begun, one.moves_planned), " ", h("span", { class: "faint", title: moment(one.start_time) }, ago(one.start_time))),
+        status.requests.map((one) => h("div", { class: "row" }, h("div", { class: "grow" }, h("p", null, words.request(one.node, one.moves_begun, one.moves_planned), " ", h("span", { class: "faint", title: moment(one.start_time) }, ago(one.start_time))),
+          progress(words.progress, all(one) ? ended(one) / all(one) : null), h("p", { class: "small soft" }, words.done(ended(one), all(one)))),
           button(words.end, { kind: "danger", small: true, onclick: async () => { if (await did(() => del("_cluster/rebalance"), { ok: words.ended })) await look(); } }))),
         status.moves.length ? moves(status.moves) : null);
       fill(splits, jobs.length ? table({

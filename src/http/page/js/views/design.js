@@ -19,6 +19,19 @@ export const TEMPLATES = {
   updates: "function (doc, req) {\n  if (!doc) doc = { _id: req.id || req.uuid };\n  doc.seen = new Date().toISOString();\n  return [doc, 'stored'];\n}",
 };
 
+/// A validation that lets only who wrote a document change it.
+export const ONLY_AUTHOR = `function (newDoc, oldDoc, userCtx) {
+  // Server administrators may change everything.
+  if (userCtx.roles.indexOf("_admin") >= 0) return;
+  if (!userCtx.name) throw ({ unauthorized: "Sign in first." });
+  if (oldDoc && !oldDoc._deleted && oldDoc.author !== userCtx.name) {
+    throw ({ forbidden: "Only the author may change this document." });
+  }
+  if (!newDoc._deleted && newDoc.author !== userCtx.name) {
+    throw ({ forbidden: "The member author must be your name." });
+  }
+}`;
+
 export async function designList(ctx) {
   const { db } = ctx.params;
   const holder = area(async () => {
@@ -138,7 +151,7 @@ export async function designDocument(ctx) {
     }
     return h("div", null, edit.element, h("div", { class: "toolbar below" }, button(text.document.save, { kind: "primary", icon: "check", onclick: store })));
   };
-  const tabs = [["functions", t.functions, () => functionsPanel(ctx, db, ddoc, doc, wanted)]];
+  const tabs = [["functions", t.functions, () => functionsPanel(ctx, db, ddoc, doc, wanted, ctx.query.get("template") === "author" ? ONLY_AUTHOR : null)]];
   if (source) tabs.push(["state", t.state, () => statePanel(ctx, db, ddoc, doc)], ["text", t.asText, asText]);
   return inDatabase(ctx, "design", h("div", { class: "doc-head" }, h("h2", { class: "doc-title mono break" }, id), h("span", { class: "faint mono small" }, doc._rev ?? t.notStored), h("span", { class: "grow" }),
     source ? menu(t.actionsOf(ddoc), [
@@ -164,7 +177,7 @@ async function cloneDesign(db, source, ddoc) {
   if (await attempt(() => put(path(db, "_design/" + own), copy), { ok: text.document.copied(own) })) go(link(["db", db, "design", own]));
 }
 
-function functionsPanel(ctx, db, ddoc, doc, wanted) {
+function functionsPanel(ctx, db, ddoc, doc, wanted, template) {
   const found = [];
   for (const [view, about] of Object.entries(doc.views ?? {})) if (doc.language !== "query") found.push({ label: `${t.kinds.views}: ${view}`, href: link(["db", db, "design", ddoc, "view", view]), sub: about.reduce ? `map, reduce ${shortReduce(about.reduce)}` : "map" });
   for (const index of Object.keys(doc.indexes ?? {})) found.push({ label: `${t.kinds.indexes}: ${index}`, href: link(["db", db, "search"], { ddoc, index, tab: "definition" }), sub: doc.indexes[index].analyzer?.name ?? doc.indexes[index].analyzer ?? "standard" });
@@ -174,17 +187,17 @@ function functionsPanel(ctx, db, ddoc, doc, wanted) {
   for (const kind of ["filters", "updates", "shows", "lists"]) for (const name of Object.keys(doc[kind] ?? {})) own.push(`${kind}.${name}`);
   if (wanted && !own.includes(wanted)) own.unshift(wanted);
   const list = [...found.map((each) => h("a", { class: "card linked", href: each.href }, h("span", { class: "strong" }, each.label), h("span", { class: "faint small mono" }, each.sub)))];
-  const editors = own.map((name) => functionEditor(db, ddoc, doc, name, name === wanted));
+  const editors = own.map((name) => functionEditor(db, ddoc, doc, name, name === wanted, name === wanted ? template : null));
   if (!list.length && !editors.length) return empty(t.nothing, { icon: "design", actions: [button(t.addView, { kind: "primary", onclick: () => newView(db, [ddoc], ddoc) })] });
   return h("div", { class: "stack" }, list.length ? h("div", { class: "cards" }, list) : null, editors);
 }
 
-function functionEditor(db, ddoc, doc, name, isWanted) {
+function functionEditor(db, ddoc, doc, name, isWanted, template) {
   const [kind, ...rest] = name.split(".");
   const at = rest.length ? [kind, rest.join(".")] : [kind];
   const stored = at.reduce((value, each) => value?.[each], doc);
   const told = h("div");
-  const edit = editor({ value: stored ?? TEMPLATES[kind] ?? "function () {\n}", language: "javascript", label: name, minLines: 6, maxLines: 24, onsave: store });
+  const edit = editor({ value: stored ?? template ?? TEMPLATES[kind] ?? "function () {\n}", language: "javascript", label: name, minLines: 6, maxLines: 24, onsave: store });
   async function store() {
     fill(told);
     try {

@@ -2,7 +2,7 @@
 
 import { h, fill } from "../dom.js";
 import { table, button, confirm, progress, empty, icon, dialog, toast, attempt, problem, bytes, menu } from "../ui.js";
-import { get, del, path, upload, raw, BASE } from "../api.js";
+import { get, del, path, upload, raw, read, BASE } from "../api.js";
 import { code } from "../diff.js";
 import { text } from "../text.js";
 
@@ -85,7 +85,7 @@ export function attachmentsPanel(ctx, state) {
 
 async function fetched({ db, id, rev }, item) {
   const answer = await raw("GET", target(db, id, item.name), { params: { rev }, headers: { Accept: "*/*" } });
-  if (!answer.ok) throw new Error(`${answer.status}`);
+  if (!answer.ok) await read(answer, `GET /${target(db, id, item.name)}`);
   return answer;
 }
 

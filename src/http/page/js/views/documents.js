@@ -2,7 +2,7 @@
 
 import { h, fill, debounce } from "../dom.js";
 import { table, button, segmented, select, icon, loading, problem, empty, dialog, checkbox, confirm, toast, attempt, count, bytes, shortRev, linkButton } from "../ui.js";
-import { get, post, path, plain, JSON_PARAMS, query } from "../api.js";
+import { get, post, del, path, plain, JSON_PARAMS, query } from "../api.js";
 import { link, go, remember } from "../router.js";
 import { inDatabase, databaseInfo, forgetInfo } from "./db_frame.js";
 import { membersOf, valueCell, rememberedColumns, rememberColumns } from "../columns.js";
@@ -142,10 +142,11 @@ export async function documents(ctx) {
   }
   async function removeSelected() {
     const many = selected.size;
-    if (!(await confirm({ title: t.deleteTitle(many), message: t.deleteMessage, danger: true, action: t.deleteSelected }))) return;
-    const docs = [...selected.values()].map((row) => ({ _id: row.id, _rev: row.value.rev, _deleted: true }));
+    if (!(await confirm({ title: t.deleteTitle(many), message: at.kind === "local" ? t.deleteLocal : t.deleteMessage, danger: true, action: t.deleteSelected }))) return;
+    const chosen = [...selected.values()];
     await attempt(async () => {
-      const answers = at.kind === "local" ? [] : await post(path(db, "_bulk_docs"), { docs });
+      const answers = at.kind === "local" ? await removeLocal(db, chosen)
+        : await post(path(db, "_bulk_docs"), { docs: chosen.map((row) => ({ _id: row.id, _rev: row.value.rev, _deleted: true })) });
       const failed = answers.filter((answer) => answer.error);
       if (failed.length) toast(t.deleteFailed(failed.length, failed[0].reason ?? failed[0].error), { kind: "error" });
       else toast(t.deletedDone(many));
@@ -171,6 +172,20 @@ export async function documents(ctx) {
       segmented(t.view, [["table", t.asTable, "table"], ["json", t.asJson, "design"]], at.view, (value) => { at.view = value; columnsButton.hidden = value !== "table"; load(); }),
       columnsButton, button(text.app.refresh, { icon: "refresh", iconOnly: true, onclick: load })),
     told, bulk, list, foot);
+}
+
+/// Deletes local documents, of which there is no tombstone, one after the other; answers as `_bulk_docs` does.
+async function removeLocal(db, rows) {
+  const answers = [];
+  for (const { id, value } of rows) {
+    try {
+      await del(path(db, id), { rev: value.rev });
+      answers.push({ id, ok: true });
+    } catch (error) {
+      answers.push({ id, error: error.name, reason: error.message });
+    }
+  }
+  return answers;
 }
 
 export function docLink(db, id, params) {

@@ -1,8 +1,8 @@
 // What the screens of 'Operate' and 'Cluster' share: the nodes, a choice of one, lists of words.
 
-import { h, sleep } from "../dom.js";
+import { h, fill, debounce, sleep, uniqueId } from "../dom.js";
 import { get, path } from "../api.js";
-import { field, select, badge, attempt } from "../ui.js";
+import { field, input, select, badge, attempt } from "../ui.js";
 import { server } from "../session.js";
 import { text } from "../text.js";
 
@@ -18,6 +18,17 @@ export function nodeChoice({ names, own, up }, chosen, onchange) {
   if (names.length < 2) return null;
   const options = names.map((name) => [name, name === own ? `${name} (${text.operate.ownNode})` : up.has(name) ? name : `${name} – ${text.cluster.overview.down}`]);
   return field(text.operate.node, select(options, { value: chosen, onchange: (event) => onchange(event.target.value) }), { inline: true });
+}
+
+/// A field for the name of a database, which proposes names that begin so; `known` belongs beside it.
+export function databaseInput(props) {
+  const known = h("datalist", { id: uniqueId("dbs") });
+  const suggest = debounce(async () => {
+    const start_key = JSON.stringify(control.value), end_key = JSON.stringify(control.value + "\ufff0");
+    try { fill(known, (await get("_all_dbs", { start_key, end_key, limit: 30 })).map((db) => h("option", { value: db }))); } catch { /* The list helps and is not needed. */ }
+  }, 150);
+  const control = input({ ...props, list: known.id, oninput: suggest, onfocus: suggest });
+  return { control, known };
 }
 
 /// Does something and tells its failure; answers whether it was done, whatever the node answered.

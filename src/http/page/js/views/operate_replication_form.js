@@ -1,9 +1,9 @@
 // The form of a new replication.
 
-import { h, fill, debounce, uniqueId } from "../dom.js";
-import { get, put, post, path } from "../api.js";
+import { h, fill } from "../dom.js";
+import { put, post, path } from "../api.js";
 import { dialog, button, field, input, checkbox, segmented, problem, toast, editor } from "../ui.js";
-import { words as list } from "./operate_common.js";
+import { databaseInput, words as list } from "./operate_common.js";
 import { text } from "../text.js";
 
 const words = text.operate.replications.form;
@@ -12,12 +12,7 @@ const told = text.operate.replications;
 /// An end of a replication: a database here or an address elsewhere. `read()` gives what a document has for it.
 function end(label, { mayBeNew }) {
   let isHere = true;
-  const known = h("datalist", { id: uniqueId("dbs") });
-  const suggest = debounce(async () => {
-    const start = JSON.stringify(name.value), stop = JSON.stringify(name.value + "\ufff0");
-    try { fill(known, (await get("_all_dbs", { start_key: start, end_key: stop, limit: 20 })).map((db) => h("option", { value: db }))); } catch { /* A list helps and is not needed. */ }
-  }, 150);
-  const name = input({ list: known.id, oninput: suggest, onfocus: suggest });
+  const { control: name, known } = databaseInput();
   const url = input({ type: "url", inputMode: "url" });
   const user = input({ autocomplete: "off" }), password = input({ type: "password", autocomplete: "new-password" });
   const create = checkbox(words.createTarget, { checked: true });

@@ -13,7 +13,7 @@ const KINDS = { running: "ok", pending: "accent", completed: "ok", crashing: "wa
 
 export function replications(ctx) {
   const holder = h("div");
-  let wanted = "";
+  let wanted = "", limit = PAGE;
   const list = table({
     label: words.title, key: (one) => one.key, rows: [],
     columns: [
@@ -31,11 +31,14 @@ export function replications(ctx) {
   const create = () => replicationForm(look);
   const nothing = empty(words.none, { hint: words.noneHint, icon: "refresh", actions: button(words.create, { kind: "primary", icon: "plus", onclick: () => { create(); } }) });
 
+  const told = h("span", { class: "faint", role: "status" });
+  const foot = h("div", { class: "row below", hidden: true }, button(words.more, { onclick: () => { limit += PAGE; return look(); } }), told);
+  const shown = h("div", null, list, foot);
   async function look() {
     try {
       const [docs, jobs] = await Promise.all([
-        get("_scheduler/docs", { limit: PAGE, states: wanted }, { signal: ctx.signal }).catch((error) => { if (error.status === 404) return { docs: [] }; throw error; }),
-        get("_scheduler/jobs", { limit: PAGE }, { signal: ctx.signal }),
+        get("_scheduler/docs", { limit, states: wanted }, { signal: ctx.signal }).catch((error) => { if (error.status === 404) return { docs: [] }; throw error; }),
+        get("_scheduler/jobs", { limit }, { signal: ctx.signal }),
       ]);
       const transient = jobs.jobs.filter((job) => !job.doc_id).map((job) => ({ ...job, state: stateOf(job), last_updated: job.history?.[0]?.timestamp ?? job.start_time, once: true }));
       const rows = [...docs.docs, ...transient.filter((one) => !wanted || one.state === wanted)].map((one) => ({
@@ -43,7 +46,10 @@ export function replications(ctx) {
         job: jobs.jobs.find((job) => job.id === one.id),
       }));
       refresh(list, rows);
-      show(holder, rows.length || wanted ? list : nothing);
+      const total = docs.total_rows ?? docs.docs.length;
+      foot.hidden = docs.docs.length >= total && jobs.jobs.length >= jobs.total_rows;
+      told.textContent = words.shown(docs.docs.length, total);
+      show(holder, rows.length || wanted ? shown : nothing);
     } catch (error) {
       if (error.name !== "AbortError") holder.replaceChildren(problem(error, { retry: look }));
     }
@@ -76,12 +82,12 @@ export function replications(ctx) {
     if (done) await look();
   }
   async function cancel(one) {
-    if (!(await confirm({ title: words.cancelTitle, message: words.cancelMessage, action: words.cancel, danger: true }))) return;
+    if (!(await confirm({ title: words.cancelTitle, message: words.cancelMessage, action: words.cancelAction, danger: true }))) return;
     if (await did(() => post("_replicate", { replication_id: one.id, cancel: true }), { ok: words.cancelled })) await look();
   }
 
   const filter = field(words.filter, select([["", words.all], ...["running", "pending", "crashing", "completed", "failed", "error"].map((state) => [state, words.states[state]])], {
-    onchange: (event) => { wanted = event.target.value; look(); },
+    onchange: (event) => { wanted = event.target.value; limit = PAGE; look(); },
   }), { inline: true });
   every(3000, ctx.signal, look);
   return h("div", null, pageHead(words.title, { sub: words.sub, actions: button(words.create, { kind: "primary", icon: "plus", onclick: () => { create(); } }) }),

@@ -2,8 +2,8 @@
 
 import { h, uniqueId } from "../dom.js";
 import { get, put, post, path } from "../api.js";
-import { pageHead, table, button, empty, field, input, checkbox, select, area, ago, moment, bytes, toast, card } from "../ui.js";
-import { nodeNames, nodeChoice, nodePath, did } from "./operate_common.js";
+import { pageHead, table, button, empty, field, input, checkbox, select, notice, area, ago, moment, bytes, toast, card } from "../ui.js";
+import { databaseInput, nodeNames, nodeChoice, nodePath, did } from "./operate_common.js";
 import { formDialog } from "./operate_users.js";
 import { go, link } from "../router.js";
 import { text } from "../text.js";
@@ -22,18 +22,21 @@ export async function snapshots(ctx) {
       return isOff();
     }
     if (!folders.includes(folder)) folder = folders[0] ?? "";
-    if (!folder) return empty(words.none, { hint: words.noneHint, icon: "snapshot", actions: button(words.take, { kind: "primary", icon: "plus", onclick: () => { take(folders); } }) });
+    // Databases are read and written through the node that is asked, and the folder is that node's own.
+    const isOwn = node === nodes.own;
+    const elsewhere = isOwn ? null : notice("info", h("p", null, words.elsewhere(nodes.own, node)));
+    if (!folder) return h("div", { class: "stack" }, elsewhere, empty(words.none, { hint: words.noneHint, icon: "snapshot", actions: button(words.take, { kind: "primary", icon: "plus", onclick: () => { take(folders); } }) }));
     const { databases } = await get(nodePath(node, "_snapshot"), { path: folder });
     const choice = field(words.folder, select(folders, { value: folder, onchange: (event) => { folder = event.target.value; holder.reload(); } }), { inline: true });
-    return h("div", { class: "stack" }, h("div", { class: "toolbar" }, choice, h("div", { class: "grow" }), button(words.take, { kind: "primary", icon: "plus", onclick: () => { take(folders); } })),
+    return h("div", { class: "stack" }, elsewhere, h("div", { class: "toolbar" }, choice, h("div", { class: "grow" }), button(words.take, { kind: "primary", icon: "plus", onclick: () => { take(folders); } })),
       table({
         label: words.title, rows: databases, key: (row) => row.db, empty: words.none,
         columns: [
           { label: words.columns.db, isHead: true, sort: (row) => row.db, cell: (row) => row.db },
           { label: words.columns.newest, sort: (row) => row.taken_ms[0] ?? 0, cell: (row) => row.taken_ms.length ? h("span", { title: ago(row.taken_ms[0]) }, moment(row.taken_ms[0])) : "–" },
           { label: words.columns.count, class: "num", cell: (row) => row.taken_ms.length },
-          { label: text.operate.replications.actions, head: h("span", { class: "sr-only" }, text.operate.replications.actions), class: "right", cell: (row) => button(words.restore, { small: true, "aria-label": `${words.restore} ${row.db}`, onclick: () => { restore(row.db); } }) },
-        ],
+          isOwn ? { label: text.operate.replications.actions, head: h("span", { class: "sr-only" }, text.operate.replications.actions), class: "right", cell: (row) => button(words.restore, { small: true, "aria-label": `${words.restore} ${row.db}`, onclick: () => { restore(row.db); } }) } : null,
+        ].filter(Boolean),
       }));
   });
   function isOff() {
@@ -43,15 +46,16 @@ export async function snapshots(ctx) {
     } })));
   }
   async function take(folders) {
-    const names = await get("_all_dbs", { limit: 1000 });
+    const isOwn = node === nodes.own;
     const known = h("datalist", { id: uniqueId("folders") }, folders.map((name) => h("option", { value: name })));
     const where = input({ value: folder || "daily", list: known.id });
-    const of = select([["", words.everyDatabase], ...names]);
+    const of = databaseInput({ placeholder: words.everyDatabase });
     const whole = checkbox(words.whole);
     let told = "";
-    const done = await formDialog(words.takeTitle, [field(words.of, of), h("div", null, field(words.folder, where, { hint: words.folderHint }), known), whole], async () => {
+    const done = await formDialog(words.takeTitle, [isOwn ? h("div", null, field(words.of, of.control, { hint: words.ofHint }), of.known) : h("p", { class: "soft" }, words.allHint), h("div", null, field(words.folder, where, { hint: words.folderHint }), known), whole], async () => {
       const body = { path: where.value.trim(), ...(whole.box.checked ? { whole: true } : {}) };
-      const answer = await post(of.value ? path(of.value, "_snapshot") : nodePath(node, "_snapshot"), body);
+      const db = isOwn ? of.control.value.trim() : "";
+      const answer = await post(db ? path(db, "_snapshot") : nodePath(node, "_snapshot"), body);
       const taken = answer.databases ?? [answer];
       told = words.taken(taken.reduce((sum, one) => sum + one.documents, 0), bytes(taken.reduce((sum, one) => sum + one.bytes_written, 0)));
       folder = body.path;

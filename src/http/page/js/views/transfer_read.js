@@ -1,6 +1,6 @@
 // Import: a file in pieces, documents in batches, with what was refused listed at the end.
 
-import { h, fill } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { button, card, checkbox, field, input, progress, select, notice, problem, table, count, bytes, icon } from "../ui.js";
 import { post, path } from "../api.js";
 import { link } from "../router.js";
@@ -132,8 +132,7 @@ export async function importView(ctx) {
   asTypes.box.addEventListener("change", drawOptions);
 
   async function run() {
-    running = new AbortController();
-    ctx.signal.addEventListener("abort", () => running.abort());
+    running = within(ctx.signal);
     const { signal } = running;
     const bar = progress(t.importing, 0);
     const words = h("span", null, "");

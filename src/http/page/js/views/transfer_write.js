@@ -1,6 +1,6 @@
 // Export: documents page by page into a file, as they are written.
 
-import { h, fill } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { button, card, checkbox, field, input, progress, segmented, notice, problem, bytes } from "../ui.js";
 import { plain, path, query, JSON_PARAMS } from "../api.js";
 import { cell } from "../csv.js";
@@ -11,6 +11,8 @@ import { text } from "../text.js";
 
 const t = text.transfer;
 const PAGE = 500;
+/// So many members that no column has are told.
+const MOST_LEFT = 200;
 
 /// Has the browser save something.
 export function saveBlob(blob, name) {
@@ -59,6 +61,12 @@ export function csvRow(doc, names, safe) {
   return names.map((name) => cell(doc[name], safe)).join(",") + "\r\n";
 }
 
+/// Names in a field, with commas between them; null without any.
+function columnsOf(typed) {
+  const names = typed.split(",").map((name) => name.trim()).filter(Boolean);
+  return names.length ? names : null;
+}
+
 const TYPES = { json: "application/json", ndjson: "application/x-ndjson", csv: "text/csv" };
 
 export async function exportView(ctx) {
@@ -76,46 +84,51 @@ export async function exportView(ctx) {
   function drawOptions() {
     fill(own, format === "csv" ? [field(t.columns, columns, { hint: t.columnsHint, wide: true }), safe] : [keepRev, attachments]);
   }
-  const start = button(t.exportAction, { kind: "primary", icon: "download", onclick: run });
-  async function run() {
+  const start = button(t.exportAction, { kind: "primary", icon: "download", onclick: () => run() });
+  /// `wanted`: the columns of CSV, in place of those of the field.
+  async function run(wanted = columnsOf(columns.value)) {
     const name = `${db}.${format}`;
     const out = await sink(name, TYPES[format]);
     if (!out) return;
-    running = new AbortController();
-    ctx.signal.addEventListener("abort", () => running.abort());
+    running = within(ctx.signal);
     const bar = progress(t.exporting, 0);
     const words = h("span", null, "");
     const stop = button(text.app.cancel, { small: true, onclick: () => running.abort() });
     fill(told, h("div", { class: "row" }, h("div", { class: "grow" }, bar), words, stop));
-    let many = 0, size = 0, read = 0, names = null, first = true;
+    let many = 0, size = 0, read = 0, names = wanted, first = true;
+    const left = new Set();
     const begun = performance.now();
     const write = async (piece) => { size += piece.length; await out.write(piece); };
     try {
       if (format === "json") await write("[\n");
       for await (const page of allDocs(db, { prefix: prefix.value, withDesign: withDesign.box.checked, attachments: format !== "csv" && attachments.box.checked, signal: running.signal })) {
         if (format === "csv") {
-          const docs = page.docs.map((source) => JSON.parse(source));
-          if (!names) {
-            names = columns.value.trim() ? columns.value.split(",").map((name) => name.trim()).filter(Boolean) : ["_id", ...membersOf(docs.filter((doc) => !doc._id.startsWith("_design/")))];
-            await write(names.map((name) => cell(name)).join(",") + "\r\n");
-          }
-          await write(docs.filter((doc) => !doc._id.startsWith("_design/")).map((doc) => csvRow(doc, names, safe.box.checked)).join(""));
+          const docs = page.docs.map((source) => JSON.parse(source)).filter((doc) => !doc._id.startsWith("_design/"));
+          names ??= ["_id", ...membersOf(docs)];
+          if (first) await write(names.map((name) => cell(name)).join(",") + "\r\n");
+          first = false;
+          await write(docs.map((doc) => csvRow(doc, names, safe.box.checked)).join(""));
+          many += docs.length;
+          // Columns that somebody chose are all that is wanted.
+          if (!wanted) for (const name of membersOf(docs)) if (!names.includes(name) && left.size < MOST_LEFT) left.add(name);
         } else {
           const docs = page.docs.map((source) => (keepRev.box.checked ? source : json.withMembers(source, { _rev: undefined })));
           if (docs.length) await write(format === "ndjson" ? docs.join("\n") + "\n" : (first ? "" : ",\n") + docs.join(",\n"));
           if (docs.length) first = false;
+          many += docs.length;
         }
-        many += page.docs.length;
         read += page.read;
         bar.update(prefix.value ? null : Math.min(1, read / Math.max(1, info.doc_count)));
         words.textContent = t.progress(many, bytes(size));
       }
       if (format === "json") await write("\n]\n");
       await out.close();
-      fill(told, notice("ok", h("p", { class: "strong" }, t.exported(many, bytes(size))), h("p", null, t.inTime(((performance.now() - begun) / 1000).toFixed(1)))));
+      const took = h("p", null, t.inTime(((performance.now() - begun) / 1000).toFixed(1)));
+      fill(told, notice("ok", h("p", { class: "strong" }, t.exported(many, bytes(size))), took), left.size ? notice("warning",
+        h("p", { class: "strong" }, t.leftOut(left.size)), h("p", { class: "break" }, [...left].join(", ")), button(t.exportAgain, { onclick: () => run([...names, ...left]) })) : null);
     } catch (error) {
       await out.abort();
-      fill(told, error.name === "AbortError" ? notice("warning", t.stopped(many)) : problem(error, { retry: run }));
+      fill(told, error.name === "AbortError" ? notice("warning", t.stopped(many)) : problem(error, { retry: () => run(wanted) }));
     }
   }
   drawOptions();

@@ -1,6 +1,6 @@
 // One view: run it with every parameter, change its functions and try them over samples before they are stored.
 
-import { h, fill } from "../dom.js";
+import { h, fill, within } from "../dom.js";
 import { button, copy, panels, table, segmented, select, field, input, checkbox, editor, notice, problem, toast, attempt, confirm, count, shorten, loading, empty } from "../ui.js";
 import { ask, get, path, query, JSON_PARAMS, BASE } from "../api.js";
 import { link, go, remember, beforeLeave } from "../router.js";
@@ -15,6 +15,8 @@ import * as json from "../json.js";
 import { text } from "../text.js";
 
 const t = text.view;
+/// Flags that are on unless they are sent.
+const ON = new Set(["inclusive_end", "sorted"]);
 const BUILT_IN = ["_count", "_sum", "_stats", "_approx_count_distinct"];
 
 export async function viewPage(ctx) {
@@ -53,13 +55,13 @@ function runner(ctx, state) {
   const partition = input({ class: "mono" });
   const update = select([["", t.updates.true], ["lazy", t.updates.lazy], ["false", t.updates.false]]);
   const grouping = select([["none", t.groups.none], ["all", t.groups.all], ["exact", t.groups.exact], ...[1, 2, 3, 4, 5].map((level) => [String(level), t.groups.level(level)])], { value: hasReduce ? "exact" : "none", onchange: run });
-  const flags = { descending: checkbox("descending"), include_docs: checkbox("include_docs"), inclusive_end: checkbox("inclusive_end", { checked: true }), conflicts: checkbox("conflicts"), update_seq: checkbox("update_seq"), stable: checkbox("stable") };
+  const flags = { descending: checkbox("descending"), include_docs: checkbox("include_docs"), inclusive_end: checkbox("inclusive_end", { checked: true }), attachments: checkbox("attachments"), conflicts: checkbox("conflicts"), sorted: checkbox("sorted", { checked: true }), update_seq: checkbox("update_seq"), stable: checkbox("stable") };
   const results = h("div", { "aria-live": "polite" }), build = h("div", { class: "stack" });
   let asJson = false, skipped = 0, last = null;
 
   function params() {
     const out = { key: key.value, keys: keys.value, startkey: startkey.value, endkey: endkey.value, start_key_doc_id: startId.value, end_key_doc_id: endId.value, limit: Number(limit.value) + 1 || undefined, skip: Number(skip.value) + skipped || undefined, update: update.value };
-    for (const [name, box] of Object.entries(flags)) if (box.box.checked !== (name === "inclusive_end")) out[name] = box.box.checked;
+    for (const [name, box] of Object.entries(flags)) if (box.box.checked !== ON.has(name)) out[name] = box.box.checked;
     if (hasReduce) {
       if (grouping.value === "none") out.reduce = false;
       else if (grouping.value === "exact") out.group = true;
@@ -70,8 +72,7 @@ function runner(ctx, state) {
   const target = () => state.isPartitioned ? path(db, "_partition", partition.value.trim(), "_design/" + ddoc, "_view", view) : path(db, "_design/" + ddoc, "_view", view);
   async function run() {
     if (state.isPartitioned && !partition.value.trim()) { fill(results, notice("info", t.needsPartition)); partition.focus(); return; }
-    const own = new AbortController();
-    ctx.signal.addEventListener("abort", () => own.abort());
+    const own = within(ctx.signal);
     const begun = performance.now();
     fill(results, loading(t.running));
     watchBuild(own.signal);
