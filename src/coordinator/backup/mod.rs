@@ -29,7 +29,7 @@ pub use dump::{LeftOut, dump};
 pub use list::{latest, latest_of_node, listed};
 pub use load::load;
 pub use restore::{Restored, restore, restore_node};
-pub use snapshot::{Extent, Snapshot, snapshot, snapshot_node};
+pub use snapshot::{Extent, NodeSnapshot, Snapshot, snapshot, snapshot_node};
 
 /// How much went out or came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub enum BackupError {
     Shard(ShardError),
     /// The replicas here of the database of this name began anew: superseded instances of them is not in them yet.
     Unfilled(String),
+    /// This node holds no replica of some range of the database of this name.
+    Elsewhere(String),
 }
 
 impl fmt::Display for BackupError {
@@ -69,6 +71,7 @@ impl fmt::Display for BackupError {
             BackupError::Database(error) => write!(f, "{error:?}"),
             BackupError::Shard(error) => error.fmt(f),
             BackupError::Unfilled(name) => write!(f, "the replicas of {name} on this node are being filled"),
+            BackupError::Elsewhere(name) => write!(f, "this node holds no replica of some range of {name}"),
         }
     }
 }

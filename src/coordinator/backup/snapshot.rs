@@ -62,11 +62,23 @@ pub struct Snapshot {
     pub kept_bytes: u64,
 }
 
+/// A snapshot of the databases of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSnapshot {
+    /// The file that lists all, within the folder.
+    pub file: String,
+    /// Each with its database's name.
+    pub databases: Vec<(String, Snapshot)>,
+    /// Databases with a range of which the node holds no replica.
+    pub left_out: Vec<String>,
+}
+
 /// Takes a snapshot of `database` into `folder`, which is made when missing.
 ///
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
-/// is superseded for it on this node is not in its replicas yet.
+/// is superseded for it on this node is not in its replicas yet, [`BackupError::Elsewhere`] where a range has no replica
+/// on this node.
 pub async fn snapshot(
     env: &Env,
     database: &Arc<Database>,
@@ -75,6 +87,9 @@ pub async fn snapshot(
 ) -> Result<Snapshot, BackupError> {
     if database.context.status.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
+    }
+    if !database.replicas().holds_every_range() {
+        return Err(BackupError::Elsewhere(database.name.clone()));
     }
     let mut adds = extent == Extent::Added;
     for _ in 0..limits::MAP_ATTEMPTS {
@@ -90,8 +105,8 @@ pub async fn snapshot(
     Err(ShardError::NotExecuted("records of purges go faster than a snapshot is taken".to_owned()).into())
 }
 
-/// Takes a snapshot of every database of a node into `folder`, one after the other, each as of its own moment. Answers
-/// the file that lists all, and each with its database's name. A database that is deleted meanwhile is left out.
+/// Takes a snapshot of every database of a node into `folder`, one after the other, each as of its own moment. A
+/// database that is deleted meanwhile has none.
 ///
 /// # Errors
 /// As [`snapshot`]; what was taken of databases before stays.
@@ -100,11 +115,14 @@ pub async fn snapshot_node(
     coordinator: &Coordinator,
     folder: &Path,
     extent: Extent,
-) -> Result<(String, Vec<(String, Snapshot)>), BackupError> {
-    let mut taken = Vec::new();
+) -> Result<NodeSnapshot, BackupError> {
+    let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for name in coordinator.database_names(&Default::default()) {
-        if let Some(done) = snapshot_of((env, coordinator), &name, (folder, extent)).await? {
-            taken.push((name, done));
+        match snapshot_of((env, coordinator), &name, (folder, extent)).await {
+            Ok(Some(done)) => taken.push((name, done)),
+            Ok(None) => {}
+            Err(BackupError::Elsewhere(name)) => left_out.push(name),
+            Err(error) => return Err(error),
         }
     }
     let objects = Objects::new(env, folder);
@@ -113,7 +131,7 @@ pub async fn snapshot_node(
     let file = list::of_node(taken_ms);
     let list = list::sealed(&NodeManifest { format: NodeManifest::FORMAT, taken_ms, databases });
     objects.write_list(&file, list).await?;
-    Ok((file, taken))
+    Ok(NodeSnapshot { file, databases: taken, left_out })
 }
 
 /// Takes a snapshot of the database of a name, which may give way to another one meanwhile; `None`: there is none.

@@ -140,6 +140,12 @@ impl Replicas<'_> {
         }
     }
 
+    /// Whether this node is to hold a replica of every range.
+    pub(in crate::coordinator) fn holds_every_range(self) -> bool {
+        let (placed, own) = (&self.layout().placed, &self.context.node);
+        self.ranges().into_iter().all(|index| placed.nodes(index, own).contains(own))
+    }
+
     /// This node's replicas of all ranges, in ring order; fails where it holds none of one.
     pub(in crate::coordinator) async fn own_shards(self) -> Result<Vec<ShardReplica>, ShardError> {
         Ok(self.own_replicas().await?.into_iter().map(|replica| replica.shard).collect())

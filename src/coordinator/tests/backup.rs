@@ -552,8 +552,8 @@ async fn a_snapshot_is_behind_the_newest_one_although_the_clock_went_back() {
     assert_eq!(restored((&world, &coordinator), folder.path(), &second, "second").await, content(&database).await);
     coordinator.delete_database("second").await.unwrap();
 
-    let (_, time) = ahead(&node().await.unwrap().0);
-    let (file, _) = node().await.unwrap();
+    let (_, time) = ahead(&node().await.unwrap().file);
+    let file = node().await.unwrap().file;
     let latest = backup::latest_of_node(env.disk().as_ref(), folder.path()).unwrap().unwrap();
     assert_eq!(latest, folder.path().join(&file));
     assert_eq!(file, format!("nodes/{:015}.json", time + 1));
@@ -654,8 +654,8 @@ async fn a_snapshot_with_a_damaged_or_missing_object_is_refused_and_leaves_nothi
 
 const MANY: usize = 1200;
 
-/// Many documents in one store file whose pages are read from the disk each time, and the file, which nothing is flushed
-/// to any more.
+/// Many documents in one store file whose pages are read from the disk each time, and the file. Nothing is flushed to it
+/// any more.
 async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
     let rare = StorageOptions { cache_bytes: 0, common_files: 1, ..StorageOptions::default() };
     // With each commit all that came before is flushed.

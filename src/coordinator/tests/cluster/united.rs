@@ -3,7 +3,7 @@
 use super::super::check::{keys_of, spoil};
 use super::super::convergence::{plant, replica};
 use super::*;
-use crate::coordinator::backup::{BackupError, Extent, LeftOut, dump, snapshot_node};
+use crate::coordinator::backup::{self, BackupError, Extent, LeftOut, dump, snapshot_node};
 use crate::coordinator::topology::record::{self, Record};
 use crate::coordinator::{ReadOperations, RepairOperations, WriteOperations};
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
@@ -253,7 +253,32 @@ async fn a_snapshot_of_a_node_has_no_database_without_superseded_instances_for_i
     cluster.db(0).mark_gone();
     assert!(snapshot_node(&world.env, coordinator, folder.path(), Extent::Added).await.is_err());
     coordinator.delete_database(DB).await.unwrap();
-    assert!(snapshot_node(&world.env, coordinator, folder.path(), Extent::Added).await.unwrap().1.is_empty());
+    assert!(snapshot_node(&world.env, coordinator, folder.path(), Extent::Added).await.unwrap().databases.is_empty());
+}
+
+/// One database with a range elsewhere made the snapshot of all fail with an error that told nothing.
+#[tokio::test]
+async fn a_snapshot_of_a_node_names_the_databases_with_a_range_that_is_elsewhere() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 1).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut holders, mut others) = (0, 0);
+    for (at, node) in cluster.nodes.iter().enumerate() {
+        let taken = snapshot_node(&node.world.env, &node.coordinator, folder.path(), Extent::Added).await.unwrap();
+        let own = backup::snapshot(&node.world.env, &cluster.db(at), folder.path(), Extent::Added).await;
+        match taken.left_out.as_slice() {
+            [] => {
+                holders += 1;
+                assert!(own.is_ok() && taken.databases.iter().any(|(name, _)| name == DB));
+            }
+            left_out => {
+                others += 1;
+                assert_eq!(left_out, [DB]);
+                assert!(matches!(own, Err(BackupError::Elsewhere(name)) if name == DB));
+            }
+        }
+    }
+    assert_eq!((holders, others), (1, 2));
 }
 
 /// A check took its shards for strangers, and a dump said nothing of what it left out.

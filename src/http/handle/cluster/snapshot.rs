@@ -24,6 +24,7 @@ impl From<BackupError> for Problem {
             }
             BackupError::Database(error) => error.into(),
             BackupError::Shard(error) => error.into(),
+            error @ BackupError::Elsewhere(_) => Problem::bad_request(format!("{error}: ask a node that holds all.")),
             error @ BackupError::Unfilled(_) => Problem::unavailable(format!("{error}, try again later.")),
         }
     }
@@ -46,9 +47,10 @@ pub async fn take(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
 /// As [`take`]. A database that was deleted meanwhile is left out.
 pub async fn take_all(ctx: &Context, mut request: Request) -> Result<Reply> {
     let Asked { folder, extent, .. } = asked(ctx, &mut request).await?;
-    let (file, taken) = backup::snapshot_node(&ctx.env, &ctx.coordinator, &folder, extent).await?;
-    let databases: Vec<_> = taken.iter().map(|(name, taken)| told(name, taken)).collect();
-    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "file": file, "databases": databases})))
+    let taken = backup::snapshot_node(&ctx.env, &ctx.coordinator, &folder, extent).await?;
+    let databases: Vec<_> = taken.databases.iter().map(|(name, taken)| told(name, taken)).collect();
+    let body = json!({"ok": true, "file": taken.file, "databases": databases, "left_out": taken.left_out});
+    Ok(Reply::value(StatusCode::CREATED, &body))
 }
 
 /// `POST /{db}/_restore` with `{"path": FOLDER, "db": NAME}`: makes `{db}` from the newest snapshot of NAME (default:

@@ -166,7 +166,7 @@ export const operate = {
     offHint: "Set [settee] snapshot_dir to a folder on another disk than the data, such as /var/backups/settee.",
     setDir: "Folder on the node", set: "Set folder",
     take: "Take snapshot", takeTitle: "Take a snapshot",
-    folder: "Folder", folderHint: "Its name below the snapshot folder, such as daily.", allHint: "Every database is taken. The node must hold a replica of each range of all of them.",
+    folder: "Folder", folderHint: "Its name below the snapshot folder, such as daily.", allHint: "Every database is taken of which the node holds a replica of each range.",
     of: "Of", ofHint: "One database by its name. Empty: every database, of each range of which the node must hold a replica.", everyDatabase: "every database",
     elsewhere: (own, node) => `The folders of ${node}. The page is served by ${own}, which takes snapshots of single databases into its own folders and restores from those: open the page at ${node} for that.`, whole: "Read and write everything anew",
     taken: (documents, bytes) => `Snapshot taken: ${plural(documents, "document")}, ${bytes} written`,
