@@ -37,7 +37,7 @@ use crate::world::{Env, Pool};
 use open::{Lost, Share};
 
 pub use definition::{Function, NoIndex, SearchDefinition, analyzer_of};
-pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper};
+pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper, indexing};
 pub(super) use open::OpenIndexes;
 pub use record::{SearchHeader, SegmentInfo};
 
