@@ -1,4 +1,6 @@
-//! Searches over real sockets: what settee has beyond the reference.
+//! Searches over real sockets: what settee has beyond the reference, and the task of a build.
+
+use std::io::{ErrorKind, Write};
 
 use crate::document::json::Value;
 use crate::http::handle::tests::{JSON, object, with_database};
@@ -132,4 +134,40 @@ fn a_dry_run_tells_what_would_be_indexed_and_stores_nothing() {
         assert_eq!(status(&ask(body)), 400, "{body}");
     }
     assert_eq!(status(&served.ask("GET", "/db/_design/_dry_run", JSON, "")), 404);
+}
+
+/// A build that ends before its task was seen is tried again with a slower function.
+#[test]
+fn a_build_is_an_active_task_with_the_time_that_is_left() {
+    let served = with_database();
+    let docs: Vec<String> = (0..600).map(|n| format!(r#"{{"_id":"d{n:03}"}}"#)).collect();
+    let body = format!(r#"{{"docs":[{}]}}"#, docs.join(","));
+    assert_eq!(status(&served.ask("POST", "/db/_bulk_docs", JSON, &body)), 201);
+    let seen = (0..8).any(|attempt| {
+        let spins = 20_000_u64 << attempt;
+        let function =
+            format!("function (doc) {{ for (var i = 0; i < {spins}; i++) {{}} index('default', doc._id); }}");
+        let design = format!(r#"{{"autoupdate":false,"indexes":{{"i":{{"index":"{function}"}}}}}}"#);
+        assert_eq!(status(&served.ask("PUT", &format!("/db/_design/d{attempt}"), JSON, &design)), 201);
+        let mut search = served.connect();
+        let head = "HTTP/1.1\r\nHost: here\r\nAuthorization: Basic YWRtOnBhc3M=\r\n\r\n";
+        search.write_all(format!("GET /db/_design/d{attempt}/_search/i?q=a {head}").as_bytes()).unwrap();
+        search.set_nonblocking(true).unwrap();
+        loop {
+            let tasks = object(&served.ask("GET", "/_active_tasks", JSON, ""));
+            let is_it = |task: &Value| {
+                text(task, "type") == "search_indexer"
+                    && text(task, "design_document") == format!("_design/d{attempt}")
+                    && member(task, "seconds_left").as_i64().is_some()
+            };
+            if tasks.as_array().unwrap().iter().any(is_it) {
+                return true;
+            }
+            match search.peek(&mut [0]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                _ => return false,
+            }
+        }
+    });
+    assert!(seen);
 }
