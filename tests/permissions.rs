@@ -243,6 +243,8 @@ const DATABASE_ROWS: &[Row] = &[
     ("GET", "/{d}/_design/x/_rewrite/any", "", Member),
     ("GET", "/{d}/_design/x/_search/i?q=a", "", Member),
     ("POST", "/{d}/_design/x/_search/i", r#"{"q":"a"}"#, Member),
+    ("GET", "/{d}/_design/x/_search?indexes=%5B%22i%22%5D&q=a", "", Member),
+    ("POST", "/{d}/_design/x/_search", r#"{"indexes":["i"],"q":"a"}"#, Member),
     ("GET", "/{d}/_design/x/_search_info/i", "", Member),
     ("GET", "/{d}/_design/x/_search_disk_size/i", "", Member),
     ("GET", "/{d}/_design/x/_nouveau/i?q=a", "", Member),
@@ -256,6 +258,7 @@ const DATABASE_ROWS: &[Row] = &[
     ("POST", "/{p}/_partition/a/_explain", r#"{"selector":{"x":1}}"#, Member),
     ("GET", "/{p}/_partition/a/_design/x/_view/v", "", Member),
     ("POST", "/{p}/_partition/a/_design/x/_view/v", "{}", Member),
+    ("POST", "/{d}/_search_dry_run", r#"{"index":"function (doc) {}","docs":[]}"#, Database),
     ("PUT", "/{d}/_security", SECURITY, Database),
     ("DELETE", "/{d}", "", Server),
 ];

@@ -21,13 +21,13 @@ class Reads(node.Watch):
 
     every_s = 0.002
 
-    def __init__(self, own):
+    def __init__(self, own, path="/bench/order-00000005"):
         super().__init__()
-        self.client, self.waits_ms = node.Client(own.url), []
+        self.client, self.path, self.waits_ms = node.Client(own.url), path, []
 
     def look(self):
         begun = time.monotonic()
-        self.client.must("GET", "/bench/order-00000005")
+        self.client.must("GET", self.path)
         self.waits_ms.append((time.monotonic() - begun) * 1000)
 
     def __exit__(self, *over):

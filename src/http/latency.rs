@@ -90,6 +90,7 @@ fn place_name(place: &InDatabase) -> &'static str {
         InDatabase::BulkGet => "bulk_get",
         InDatabase::Changes => "changes",
         InDatabase::RevsDiff | InDatabase::MissingRevs => "revs_diff",
+        InDatabase::SearchDryRun => "search",
         InDatabase::Mango(_) => "find",
         InDatabase::Partition(_) => "partition",
         InDatabase::DesignFunction(_, rest) => match rest.first().map(String::as_str) {

@@ -59,6 +59,7 @@ kinds! {
     "compact views" => Endpoint::In(_, InDatabase::Compact(Some(_))),
     "view cleanup" => Endpoint::In(_, InDatabase::ViewCleanup),
     "search cleanup" => Endpoint::In(_, InDatabase::SearchCleanup),
+    "search dry run" => Endpoint::In(_, InDatabase::SearchDryRun),
     "nouveau cleanup" => Endpoint::In(_, InDatabase::NouveauCleanup),
     "ensure full commit" => Endpoint::In(_, InDatabase::EnsureFullCommit),
     "security" => Endpoint::In(_, InDatabase::Security),

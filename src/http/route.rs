@@ -92,6 +92,8 @@ pub enum InDatabase {
     SearchCleanup,
     /// `_nouveau_cleanup`
     NouveauCleanup,
+    /// `_search_dry_run`
+    SearchDryRun,
     /// `_ensure_full_commit`
     EnsureFullCommit,
     /// `_security`
@@ -268,6 +270,7 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_view_cleanup", ..] => InDatabase::ViewCleanup,
         ["_search_cleanup", ..] => InDatabase::SearchCleanup,
         ["_nouveau_cleanup", ..] => InDatabase::NouveauCleanup,
+        ["_search_dry_run"] => InDatabase::SearchDryRun,
         ["_compact", ddoc, ..] => InDatabase::Compact(Some((*ddoc).to_owned())),
         ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
         ["_security"] => InDatabase::Security,
@@ -370,6 +373,7 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         | InDatabase::ViewCleanup
         | InDatabase::SearchCleanup
         | InDatabase::NouveauCleanup
+        | InDatabase::SearchDryRun
         | InDatabase::EnsureFullCommit
         | InDatabase::Purge
         | InDatabase::RevsDiff

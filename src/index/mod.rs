@@ -189,14 +189,19 @@ impl fmt::Debug for Indexes {
 }
 
 impl Indexes {
-    /// Without any index yet.
+    /// Without any index yet, of a node with as much memory as by default.
     pub fn new(env: &Env) -> Indexes {
+        Indexes::with_memory(env, limits::MEMORY_MB)
+    }
+
+    /// Without any index yet, of a node with so many MB of memory.
+    pub fn with_memory(env: &Env, memory_mb: u64) -> Indexes {
         Indexes {
             env: env.clone(),
             collator: Collator::new(),
             slots: Arc::default(),
             tasks: Tasks::default(),
-            open: Arc::default(),
+            open: Arc::new(search::OpenIndexes::of(memory_mb)),
             states: Arc::new(HeldStates::new(env)),
         }
     }

@@ -12,18 +12,27 @@ pub const SEARCH_SMALL_SEGMENT_BYTES: u64 = 32 << 10;
 pub const SEARCH_READ_WHOLE_BYTES: u64 = 1 << 20;
 /// Pieces of a segment that are read behind one that a search lacks, at most; twice as many each time it lacks one.
 pub const SEARCH_READ_AHEAD: u32 = 64;
-/// Bytes of pieces and dictionaries of open indexes that a node keeps; beyond, those that were used longest ago go.
-pub const SEARCH_OPEN_BYTES: usize = 128 << 20;
+/// Parts of [`SEARCH_MEMORY_PARTS`] of `[settee] memory_mb` that pieces and dictionaries of open indexes may take,
+/// beside it; beyond, those that were used longest ago go: 128 MB by default.
+pub const SEARCH_OPEN_PARTS: usize = 8;
+/// See [`SEARCH_OPEN_PARTS`].
+pub const SEARCH_MEMORY_PARTS: usize = 10;
 /// Bytes of a shard's index that a large search may read at once, and of postings that it may hold beside them: what it
-/// reads stays until it ends. There is one large search at a time on a node: [`SEARCHES_LARGE`].
+/// reads stays until it ends. There is one large search at a time on a node: [`SEARCHES_LARGE`]. It does not follow
+/// `memory_mb`, because nodes of one cluster are to refuse the same searches.
 pub const SEARCH_HELD_BYTES: usize = 256 << 20;
 /// Bytes that any search may read and hold, each; one that needs more waits until it may be a large one. All searches
-/// together hold at most [`SEARCHES_AT_ONCE`] times twice this, and twice [`SEARCH_HELD_BYTES`].
+/// together hold at most twice this for each turn, and twice [`SEARCH_HELD_BYTES`].
 pub const SEARCH_SMALL_BYTES: usize = 16 << 20;
-/// Searches of shards that run on a node at once; others wait.
-pub const SEARCHES_AT_ONCE: usize = 16;
-/// Large ones among them.
+/// MB of `memory_mb` for which one search of a shard more may run on a node at once, others wait: 16 by default.
+pub const SEARCH_TURN_MB: u64 = 10;
+/// Searches of shards that run on a node at once, least and most.
+pub const SEARCHES_AT_ONCE: (usize, usize) = (2, 64);
+/// Large ones beside them.
 pub const SEARCHES_LARGE: usize = 1;
+/// Merges of segments that run on a node at once; others wait. Each holds at most [`SEARCH_SEGMENT_BYTES`] of input,
+/// its output, and what both take while they are read and written.
+pub const SEARCH_MERGES: usize = 2;
 /// How often a search begins anew because segments that it read were merged meanwhile.
 pub const SEARCH_RESTARTS: usize = 5;
 /// Rows of an answer at most, and groups (CouchDB's `dreyfus/max_limit`).
@@ -34,6 +43,14 @@ pub const SEARCH_LIMIT_PARTITIONED: u64 = 2000;
 pub const SEARCH_LIMIT_DEFAULT: u64 = 25;
 /// Groups of an answer by default.
 pub const SEARCH_GROUPS_DEFAULT: u64 = 10;
+/// Documents of one dry run of an index function.
+pub const SEARCH_DRY_RUN_DOCS: usize = 100;
+/// Bytes of stored documents of one dry run.
+pub const SEARCH_DRY_RUN_BYTES: usize = 16 << 20;
+/// Tokens of one field that a dry run tells.
+pub const SEARCH_DRY_RUN_TOKENS: usize = 1000;
+/// Indexes that one search may ask together.
+pub const SEARCH_INDEXES_MAX: usize = 8;
 /// Terms that one wildcard, regular expression, fuzzy term or range may stand for.
 pub const SEARCH_TERMS_MAX: usize = 1 << 20;
 /// Clauses of a query, as in Lucene.

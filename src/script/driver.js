@@ -452,6 +452,18 @@
                 calls = null;
             }
         },
+        // What an index function says of a document. What it throws is thrown.
+        indexed: (source, doc) => {
+            const index = compile(source);
+            globalThis.require = withinLib;
+            calls = [];
+            try {
+                apply(index, design, [deepFreeze(parse(doc))]);
+                return '{"calls":' + text(calls) + '}';
+            } finally {
+                calls = null;
+            }
+        },
         // What an index function with types says of a document; one that throws says nothing.
         typed: (source, doc) => {
             const index = compile(source);

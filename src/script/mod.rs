@@ -296,6 +296,16 @@ impl Scripts {
         self.calls("typed", program, source, docs).await
     }
 
+    /// As [`Scripts::index`], and what the function throws for a document is told.
+    pub async fn index_or_error(
+        &self,
+        program: &Program,
+        source: &str,
+        docs: Vec<String>,
+    ) -> Result<Vec<Result<Vec<Value>, ScriptError>>, ScriptError> {
+        self.calls_or_errors("indexed", program, source, docs).await
+    }
+
     async fn calls(
         &self,
         what: &'static str,
@@ -303,13 +313,23 @@ impl Scripts {
         source: &str,
         docs: Vec<String>,
     ) -> Result<Vec<Vec<Value>>, ScriptError> {
+        self.calls_or_errors(what, program, source, docs).await?.into_iter().collect()
+    }
+
+    async fn calls_or_errors(
+        &self,
+        what: &'static str,
+        program: &Program,
+        source: &str,
+        docs: Vec<String>,
+    ) -> Result<Vec<Result<Vec<Value>, ScriptError>>, ScriptError> {
         let source = source.to_owned();
         let ask = move |engine: &mut Engine, doc: String, limit| {
             let answer = engine.call(what, [&source, &doc, ""], limit)?;
             let calls = if let Value::Object(mut answer) = answer { answer.remove("calls") } else { None };
             Ok(if let Some(Value::Array(calls)) = calls { calls } else { Vec::new() })
         };
-        self.each(&self.0.mappers, (program, program.caller(false)), docs, ask).await?.into_iter().collect()
+        self.each(&self.0.mappers, (program, program.caller(false)), docs, ask).await
     }
 
     /// What a reduce function makes of rows: for each input, the JSON text of an array of `[[key, id], value]`, or of

@@ -9,6 +9,7 @@ pub mod flexible;
 mod java;
 mod lexer;
 mod parser;
+mod typed;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ use crate::analysis::Analyzer;
 use crate::search::Limits;
 
 pub(crate) use parser::number_range;
+pub use typed::with_prefix;
 
 /// A query that was understood.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use settee_search::search::{Answer, GroupRows, Request, Row, unite};
 
-use super::search_page::Places;
+use super::search_page::{Hashes, Places};
 use crate::coordinator::read::view::ViewError;
 use crate::coordinator::read::{Queries, ReadOperations};
 use crate::coordinator::replica::calls::{IndexSize, SearchFor, SearchRefusal, SizeOf};
@@ -252,6 +252,31 @@ impl DatabaseSearch {
     /// [`SearchFailure`]; where one range refuses a search, all do.
     pub async fn ask(&self, query: SearchQuery) -> Result<SearchPage, SearchFailure> {
         let SearchQuery { mut request, bookmark, update } = query;
+        let mut places = bookmark.map_or(Ok(Places::default()), |text| Places::parse(&text))?;
+        let (mut answer, from) = self.first_rows(&request, &places, update).await?;
+        if let Some(group) = &mut request.group {
+            let found: Vec<GroupRows> = answer.groups.take().unwrap_or_default();
+            if found.is_empty() {
+                answer.groups = Some(Vec::new());
+            } else {
+                group.only = Some(found.into_iter().map(|group| group.by).collect());
+                answer = self.first_rows(&request, &places, update).await?.0;
+            }
+            return Ok(SearchPage { answer, bookmark: String::new() });
+        }
+        for (row, hashes) in answer.rows.iter().zip(from) {
+            places.note(hashes, row.order.clone());
+        }
+        Ok(SearchPage { answer, bookmark: places.encode() })
+    }
+
+    /// The first rows of all ranges behind `places`, and the hashes of each row's range.
+    pub(super) async fn first_rows(
+        &self,
+        request: &Request,
+        places: &Places,
+        update: bool,
+    ) -> Result<(Answer, Vec<Hashes>), SearchFailure> {
         // A request with a token sees what the token stands for.
         let update = update || self.database.floor.is_some();
         match (&request.partition, self.definition.partitioned) {
@@ -259,28 +284,16 @@ impl DatabaseSearch {
             (Some(_), false) => return Err(SearchFailure::PartitionUnknown),
             _ => {}
         }
-        let mut places = bookmark.map_or(Ok(Places::default()), |text| Places::parse(&text))?;
         places.check(request.sort.len().max(1))?;
         let ranges = self.ranges(request.partition.as_deref());
-        let answers = self.round(&ranges, &request, &places, update).await?;
-        let (mut answer, from) = unite(&request, answers);
-        if let Some(group) = &mut request.group {
-            let found: Vec<GroupRows> = answer.groups.take().unwrap_or_default();
-            if found.is_empty() {
-                answer.groups = Some(Vec::new());
-            } else {
-                group.only = Some(found.into_iter().map(|group| group.by).collect());
-                let answers = self.round(&ranges, &request, &places, update).await?;
-                answer = unite(&request, answers).0;
-            }
-            return Ok(SearchPage { answer, bookmark: String::new() });
-        }
+        let answers = self.round(&ranges, request, places, update).await?;
         let map = self.database.map();
-        for (row, at) in answer.rows.iter().zip(from) {
-            let Some(range) = ranges.get(at).map(|range| map.range(*range)) else { continue };
-            places.note((range.begin, range.end), row.order.clone());
-        }
-        Ok(SearchPage { answer, bookmark: places.encode() })
+        let hashes = |at: usize| {
+            let range = map.range(ranges[at]);
+            (range.begin, range.end)
+        };
+        let (answer, from) = unite(request, answers);
+        Ok((answer, from.into_iter().map(hashes).collect()))
     }
 
     async fn round(

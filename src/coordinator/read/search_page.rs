@@ -8,7 +8,7 @@ use crate::coordinator::read::search::SearchFailure;
 use crate::coordinator::replica::message::{decode, encode};
 
 /// The first and the last hash of a range.
-type Hashes = (u32, u32);
+pub(super) type Hashes = (u32, u32);
 
 /// Where a page ended.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -116,7 +116,7 @@ impl Context {
             epochs,
             events: Events::new(),
             scripts: Scripts::new(&env, &config),
-            indexes: Indexes::new(&env),
+            indexes: Indexes::with_memory(&env, config.u64("settee", "memory_mb", limits::MEMORY_MB)),
             batch: Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS)),
             dropping: Mutex::default(),
             noted: Mutex::default(),

@@ -5,7 +5,7 @@ use settee_search::search::{Group, Request, Sort, nouveau};
 use super::cluster::{Cluster, write};
 use super::reshard::split_all;
 use super::*;
-use crate::coordinator::{ReadOperations, WriteOperations};
+use crate::coordinator::{ReadOperations, WriteOperations, ask_several};
 
 const DOCS: usize = 60;
 const DESIGN: &str = r#"{"autoupdate":false,"indexes":{"i":{"index":
@@ -234,4 +234,35 @@ async fn the_index_before_answers_searches_until_the_new_one_is_built() {
         tokio::task::yield_now().await;
     }
     assert_eq!(page(&database, query("new", 1)).await.answer.total, DOCS as u64);
+}
+
+#[tokio::test]
+async fn several_indexes_of_several_ranges_are_in_one_order() {
+    const TWO: &str = r#"{"autoupdate":false,"indexes":{
+        "even":{"index":"function (doc) { if (doc.n % 2 === 0) { index('default', doc.t); index('n', doc.n); } }"},
+        "odd":{"index":"function (doc) { if (doc.n % 2 === 1) { index('default', doc.t); index('n', doc.n); } }"}}}"#;
+    let (_world, _coordinator, database) = database(3).await;
+    filled(&database).await;
+    put(&database, "_design/two", TWO).await;
+    let mut indexes = Vec::new();
+    for name in ["odd", "even"] {
+        indexes.push(database.queries().search(&id("_design/two"), name).await.unwrap());
+    }
+    for size in [1, 7, 200] {
+        let (mut all, mut from, mut bookmark) = (Vec::new(), Vec::new(), None);
+        loop {
+            let next = ask_several(&indexes, SearchQuery { bookmark, ..query("apple", size) }).await.unwrap();
+            assert_eq!(next.page.answer.total, DOCS as u64);
+            if next.page.answer.rows.is_empty() {
+                break;
+            }
+            all.extend(ids(&next.page));
+            from.extend(next.from);
+            bookmark = Some(next.page.bookmark);
+        }
+        assert_eq!(all, numbered(0..DOCS), "pages of {size}");
+        assert!(from.iter().enumerate().all(|(n, at)| *at == usize::from(n % 2 == 0)), "pages of {size}");
+    }
+    let one = SearchQuery { bookmark: Some(page(&database, query("apple", 1)).await.bookmark), ..query("apple", 1) };
+    assert!(matches!(ask_several(&indexes, one).await, Err(SearchFailure::Bookmark)));
 }

@@ -64,7 +64,9 @@ fn class_in_database(at: &InDatabase, verb: Verb) -> Option<Class> {
     match at {
         InDatabase::Database if matches!(verb, Verb::Put | Verb::Delete) => None,
         InDatabase::Changes => Some(Class::Feeds),
-        InDatabase::List(_) | InDatabase::Queries(_) | InDatabase::BulkGet => Some(Class::Queries),
+        InDatabase::List(_) | InDatabase::Queries(_) | InDatabase::BulkGet | InDatabase::SearchDryRun => {
+            Some(Class::Queries)
+        }
         InDatabase::AutoPurge | InDatabase::TimeSeq if verb == Verb::Get => Some(Class::Queries),
         InDatabase::Mango(path) if path.first().is_some_and(|first| first == "_find") => Some(Class::Queries),
         // The state of a partition itself is a sum that is kept.

@@ -175,6 +175,7 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Compact(ddoc) => database::compact(ctx, &request, db, ddoc.as_deref()).await,
         InDatabase::ViewCleanup => database::view_cleanup(ctx, &request, db).await,
         InDatabase::SearchCleanup => search::cleanup(ctx, &request, db).await,
+        InDatabase::SearchDryRun => search::dry_run(ctx, request, db).await,
         InDatabase::NouveauCleanup => nouveau::cleanup(ctx, &request, db).await,
         InDatabase::EnsureFullCommit => database::ensure_full_commit(ctx, &request, db).await,
         InDatabase::Security => security::handle(ctx, request, db).await,

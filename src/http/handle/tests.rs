@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crate::document::json::{self, Value};
 use crate::http::tests::{Served, header, status};
 
-const JSON: &str = "Content-Type: application/json\r\nAccept: application/json\r\n";
+pub(super) const JSON: &str = "Content-Type: application/json\r\nAccept: application/json\r\n";
 const PNG: &str = "Content-Type: image/png\r\n";
 
 fn body(answer: &str) -> &str {
@@ -13,7 +13,7 @@ fn body(answer: &str) -> &str {
 }
 
 /// The JSON of an answer, chunked or not.
-fn object(answer: &str) -> Value {
+pub(super) fn object(answer: &str) -> Value {
     let text =
         if header(answer, "transfer-encoding").is_some() { unchunked(body(answer)) } else { body(answer).into() };
     json::parse(text.trim().as_bytes()).unwrap_or_else(|_| panic!("no JSON: {answer}"))
@@ -43,7 +43,7 @@ fn text(value: &Value, path: &[&str]) -> String {
     at.as_str().map_or_else(|| String::from_utf8(at.to_vec()).unwrap(), str::to_owned)
 }
 
-fn with_database() -> Served {
+pub(super) fn with_database() -> Served {
     let served = Served::start(&[]);
     assert_eq!(status(&served.ask("PUT", "/db?q=2", "", "")), 201);
     served

@@ -55,7 +55,7 @@ impl SearchMapper for ScriptSearchMapper {
 }
 
 /// The fields that calls `[name, value, options]` make; none where there was no call.
-pub(super) fn indexing(calls: &[Value]) -> Indexing {
+pub fn indexing(calls: &[Value]) -> Indexing {
     (!calls.is_empty()).then(|| calls.iter().filter_map(field).collect())
 }
 

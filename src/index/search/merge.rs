@@ -61,7 +61,9 @@ impl SearchIndex {
     }
 
     async fn merge(&self, header: &SearchHeader, which: Range<usize>) -> Result<Option<SearchHeader>, Lost> {
-        let state = self.state().await?;
+        // Until it is committed: its input and its output are in memory.
+        let _turn = self.open.merge_turn().await;
+        let state = self.state(Pool::Build).await?;
         if state.header != *header {
             return Ok(None);
         }

@@ -37,7 +37,7 @@ use crate::world::{Env, Pool};
 use open::{Lost, Share};
 
 pub use definition::{Function, NoIndex, SearchDefinition, analyzer_of};
-pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper};
+pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper, indexing};
 pub(super) use open::OpenIndexes;
 pub use record::{SearchHeader, SegmentInfo};
 
@@ -93,16 +93,16 @@ impl Drop for Waiting {
     }
 }
 
-/// Asks the segments of an index with a share of memory, as long as its last argument says that somebody waits.
-type Ask = dyn Fn(&[Part], &Schema, Share, &mut dyn FnMut() -> bool) -> Result<Answer, SearchError> + Send + Sync;
+/// Asks the segments of an index within so many bytes of memory, as long as its last argument says that somebody waits.
+type Ask = dyn Fn(&[Part], &Schema, usize, &mut dyn FnMut() -> bool) -> Result<Answer, SearchError> + Send + Sync;
 
-/// Bounds of one search.
-fn limits_of_search(share: Share) -> Limits {
+/// Bounds of one search that may hold so many bytes.
+fn limits_of_search(held: usize) -> Limits {
     Limits {
         terms: limits::SEARCH_TERMS_MAX,
         clauses: limits::SEARCH_CLAUSES_MAX,
         depth: limits::SEARCH_DEPTH_MAX,
-        held: share.bytes(),
+        held,
     }
 }
 
@@ -113,8 +113,8 @@ impl SearchIndex {
     /// [`SearchError`], within that what could not be read.
     pub async fn search(&self, request: Request) -> Result<Result<Answer, SearchError>, IndexError> {
         let analyzer = self.analyzer.clone();
-        let ask = move |parts: &[Part], _: &Schema, share: Share, go_on: &mut dyn FnMut() -> bool| {
-            settee_search::search::search(parts, &analyzer, &request, &limits_of_search(share), go_on)
+        let ask = move |parts: &[Part], _: &Schema, held: usize, go_on: &mut dyn FnMut() -> bool| {
+            settee_search::search::search(parts, &analyzer, &request, &limits_of_search(held), go_on)
         };
         self.ask(Arc::new(ask)).await
     }
@@ -122,8 +122,8 @@ impl SearchIndex {
     /// As [`SearchIndex::search`], of an index with types.
     pub async fn search_typed(&self, request: nouveau::Request) -> Result<Result<Answer, SearchError>, IndexError> {
         let analyzer = self.analyzer.clone();
-        let ask = move |parts: &[Part], schema: &Schema, share: Share, go_on: &mut dyn FnMut() -> bool| {
-            nouveau::search(parts, (&analyzer, schema), &request, &limits_of_search(share), go_on)
+        let ask = move |parts: &[Part], schema: &Schema, held: usize, go_on: &mut dyn FnMut() -> bool| {
+            nouveau::search(parts, (&analyzer, schema), &request, &limits_of_search(held), go_on)
         };
         self.ask(Arc::new(ask)).await
     }
@@ -143,18 +143,19 @@ impl SearchIndex {
     async fn ask_with(&self, share: Share, ask: &Arc<Ask>) -> Result<Result<Answer, SearchError>, IndexError> {
         let is_wanted = Arc::new(AtomicBool::new(true));
         let _waiting = Waiting(Arc::clone(&is_wanted));
+        let held = self.open.bytes(share);
         for _ in 0..limits::SEARCH_RESTARTS {
             let (ask, wanted) = (Arc::clone(ask), Arc::clone(&is_wanted));
             let job = move |parts: &[Part], schema: &Schema| {
                 let mut go_on = || wanted.load(Ordering::Relaxed);
-                ask(parts, schema, share, &mut go_on)
+                ask(parts, schema, held, &mut go_on)
             };
             match self.on_state(share, job).await {
                 Err(Lost::Gone) => {}
                 Err(Lost::Failed(error)) => return Err(error),
                 Err(Lost::TooLarge) if share == Share::Small => return Ok(Err(SearchError::TooLarge)),
                 Err(Lost::TooLarge) => {
-                    let most = share.bytes() >> 20;
+                    let most = held >> 20;
                     let reason = format!("The search reads more than {most} MB of a shard's index.");
                     return Ok(Err(SearchError::TooCostly(reason)));
                 }
@@ -170,7 +171,7 @@ impl SearchIndex {
         T: Send + 'static,
         J: Fn(&[Part], &Schema) -> T + Send + Sync + 'static,
     {
-        let opened = self.state().await;
+        let opened = self.state(Pool::Foreground).await;
         let done = match opened {
             Ok(state) => {
                 let schema = state.header.schema.clone();

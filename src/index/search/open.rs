@@ -59,40 +59,51 @@ impl<E: Into<IndexError>> From<E> for Lost {
     }
 }
 
-/// What is open on a node, and the turns of its searches.
+/// What is open on a node, and the turns of its searches and merges.
 pub(in crate::index) struct OpenIndexes {
     open: Mutex<Open>,
+    bounds: Bounds,
     /// Turns of searches that need little memory.
     small: Semaphore,
     /// Those of searches that need much.
     large: Semaphore,
+    merges: Semaphore,
 }
 
-impl Default for OpenIndexes {
-    fn default() -> OpenIndexes {
-        OpenIndexes {
-            open: Mutex::default(),
-            small: Semaphore::new(limits::SEARCHES_AT_ONCE),
-            large: Semaphore::new(limits::SEARCHES_LARGE),
+/// What searches may take of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// Bytes of what is open.
+    pub open: usize,
+    /// Searches with a small share at once.
+    pub at_once: usize,
+    /// Bytes of a small share.
+    pub small: usize,
+    /// Bytes of a large share.
+    pub large: usize,
+}
+
+impl Bounds {
+    /// Of a node with so many MB of memory.
+    pub(super) fn of(memory_mb: u64) -> Bounds {
+        let memory_mb = memory_mb.clamp(limits::MEMORY_MB_MIN, u64::from(u32::MAX));
+        let (least, most) = limits::SEARCHES_AT_ONCE;
+        let turns = usize::try_from(memory_mb / limits::SEARCH_TURN_MB).unwrap_or(most);
+        let memory = usize::try_from(memory_mb << 20).unwrap_or(usize::MAX);
+        Bounds {
+            open: memory / limits::SEARCH_MEMORY_PARTS * limits::SEARCH_OPEN_PARTS,
+            at_once: turns.clamp(least, most),
+            small: limits::SEARCH_SMALL_BYTES,
+            large: limits::SEARCH_HELD_BYTES,
         }
     }
 }
 
-/// How much memory a search may take.
+/// How much memory a job on segments may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     Small,
     Large,
-}
-
-impl Share {
-    /// Bytes that it may read, and hold beside them.
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Share::Small => limits::SEARCH_SMALL_BYTES,
-            Share::Large => limits::SEARCH_HELD_BYTES,
-        }
-    }
 }
 
 #[derive(Default)]
@@ -112,6 +123,35 @@ struct Kept {
 }
 
 impl OpenIndexes {
+    /// Of a node with so many MB of memory.
+    pub fn of(memory_mb: u64) -> OpenIndexes {
+        OpenIndexes::new(Bounds::of(memory_mb))
+    }
+
+    /// Nothing is open yet.
+    pub(super) fn new(bounds: Bounds) -> OpenIndexes {
+        OpenIndexes {
+            open: Mutex::default(),
+            bounds,
+            small: Semaphore::new(bounds.at_once),
+            large: Semaphore::new(limits::SEARCHES_LARGE),
+            merges: Semaphore::new(limits::SEARCH_MERGES),
+        }
+    }
+
+    /// Bytes that a job may read, and hold beside them.
+    pub(super) fn bytes(&self, share: Share) -> usize {
+        match share {
+            Share::Small => self.bounds.small,
+            Share::Large => self.bounds.large,
+        }
+    }
+
+    /// Waits for the turn of a merge, as for that of a search.
+    pub(super) async fn merge_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.merges.acquire().await.ok()
+    }
+
     /// Waits for the turn of a search. Closed never; then it goes on without one.
     pub(super) async fn turn(&self, share: Share) -> Option<SemaphorePermit<'_>> {
         match share {
@@ -135,7 +175,7 @@ impl OpenIndexes {
         open.uses += 1;
         let (used, is_current) = (open.uses, open.changes == changes);
         open.states.insert(key, Kept { state, is_current, used });
-        open.shrink();
+        open.shrink(self.bounds.open);
     }
 
     /// An index changes: what is kept of it helps to open it again.
@@ -154,6 +194,12 @@ impl OpenIndexes {
         open.states.remove(&key);
     }
 
+    /// Whether something of an index is kept.
+    #[cfg(test)]
+    pub(super) fn is_open(&self, key: (ShardId, Signature)) -> bool {
+        lock(&self.open).states.contains_key(&key)
+    }
+
     /// Commits so far.
     fn changes(&self) -> u64 {
         lock(&self.open).changes
@@ -161,8 +207,8 @@ impl OpenIndexes {
 }
 
 impl Open {
-    fn shrink(&mut self) {
-        let most = limits::SEARCH_OPEN_BYTES;
+    /// Gives up what was used longest ago, until no more than `most` bytes are left.
+    fn shrink(&mut self, most: usize) {
         let sizes: BTreeMap<_, _> = self.states.iter().map(|(key, kept)| (*key, kept.state.memory())).collect();
         let mut sum: usize = sizes.values().sum();
         while sum > most {
@@ -180,8 +226,8 @@ impl SearchIndex {
         (self.replica.id(), self.definition.signature)
     }
 
-    /// The index as it is stored now.
-    pub(super) async fn state(&self) -> Result<State, Lost> {
+    /// The index as it is stored now, read on threads of a pool.
+    pub(super) async fn state(&self, pool: Pool) -> Result<State, Lost> {
         // Before all that is read: what is removed meanwhile is not kept, and not used again.
         let (removals, changes) = (self.slot.known().removals, self.open.changes());
         let kept = self.open.get(self.cache_key());
@@ -199,7 +245,7 @@ impl SearchIndex {
             }
             Ok((header, deleted))
         };
-        let (header, deleted) = self.replica.read_records(Pool::Foreground, read).await?;
+        let (header, deleted) = self.replica.read_records(pool, read).await?;
         let known: BTreeMap<u64, Opened> = kept
             .filter(|_| self.slot.known().removals == removals)
             .into_iter()
@@ -211,7 +257,7 @@ impl SearchIndex {
             let deleted = Arc::new(deleted.unwrap_or_default());
             segments.push(match known.get(&info.id).filter(|opened| opened.info.bytes == info.bytes) {
                 Some(opened) => Opened { info: *info, deleted, ..opened.clone() },
-                None => self.open_segment(*info, deleted).await?,
+                None => self.open_segment(pool, *info, deleted).await?,
             });
         }
         let state = State { header, segments: segments.into() };
@@ -221,12 +267,12 @@ impl SearchIndex {
         Ok(state)
     }
 
-    async fn open_segment(&self, info: SegmentInfo, deleted: Arc<Deleted>) -> Result<Opened, Lost> {
+    async fn open_segment(&self, pool: Pool, info: SegmentInfo, deleted: Arc<Deleted>) -> Result<Opened, Lost> {
         let pieces = Arc::new(Pieces::new(info.bytes, limits::SEARCH_PIECE_BYTES));
         loop {
             let source = Arc::clone(&pieces);
-            let opened = self.env.blocking(Pool::Foreground, move || Segment::open(source)).await;
-            if self.read_missing(info, &pieces).await? {
+            let opened = self.env.blocking(pool, move || Segment::open(source)).await;
+            if self.read_missing(pool, info, &pieces).await? {
                 continue;
             }
             let segment = opened.map_err(|error| Lost::from(damaged(error)))?;
@@ -235,7 +281,7 @@ impl SearchIndex {
     }
 
     /// Reads the pieces that a job lacked; whether it lacked any.
-    async fn read_missing(&self, info: SegmentInfo, pieces: &Arc<Pieces>) -> Result<bool, Lost> {
+    async fn read_missing(&self, pool: Pool, info: SegmentInfo, pieces: &Arc<Pieces>) -> Result<bool, Lost> {
         let missing: BTreeSet<u32> = pieces.take_missing();
         if missing.is_empty() {
             return Ok(false);
@@ -254,7 +300,7 @@ impl SearchIndex {
                 }
                 Ok(true)
             };
-            if !self.replica.read_records(Pool::Foreground, read).await? {
+            if !self.replica.read_records(pool, read).await? {
                 return Err(Lost::Gone);
             }
         }
@@ -284,12 +330,12 @@ impl SearchIndex {
             let done = self.env.blocking(pool, move || job(&parts)).await;
             let lacked = refused() != before;
             for opened in segments {
-                self.read_missing(opened.info, &opened.pieces).await?;
+                self.read_missing(pool, opened.info, &opened.pieces).await?;
             }
             if !lacked {
                 return Ok(done);
             }
-            if memory().saturating_sub(begun_with) > share.bytes() {
+            if memory().saturating_sub(begun_with) > self.open.bytes(share) {
                 return Err(Lost::TooLarge);
             }
         }
@@ -297,7 +343,7 @@ impl SearchIndex {
 
     /// Counts what a search read anew: what was not used for long goes.
     pub(super) fn weigh_open(&self) {
-        lock(&self.open.open).shrink();
+        lock(&self.open.open).shrink(self.open.bounds.open);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Builds over a real store: segments follow their documents, builds resume after a restart, removals remove
 //! everything.
 
+mod bounds;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! Indexes with types: scores by BM25, orders, ties, pages, facets, refusals, and merges of their segments.
 
+#[path = "nouveau/naive.rs"]
+mod naive;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -115,6 +115,7 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
             | InDatabase::Mango(_)
             | InDatabase::Partition(_)
             | InDatabase::DesignFunction(..)
+            | InDatabase::SearchDryRun
     );
     match Rules::of(ctx, db) {
         Rules::Users if lists => users::may_list(ctx, request, db, at),

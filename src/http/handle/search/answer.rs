@@ -13,6 +13,8 @@ pub struct Form {
     pub docs: Option<DatabaseSearch>,
     /// The names of `group_by`.
     pub old_groups: bool,
+    /// The name of each row's index, where several were asked; else none.
+    pub indexes: Vec<String>,
 }
 
 impl Form {
@@ -25,7 +27,7 @@ impl Form {
         write_string(&bookmark, &mut head);
         head.extend_from_slice(b",\"rows\":[");
         sink.write(&head).await?;
-        self.rows(&answer.rows, sink).await?;
+        self.rows(&answer.rows, &self.indexes, sink).await?;
         let mut tail = b"]".to_vec();
         if let Some(counts) = &answer.counts {
             tail.extend_from_slice(b",\"counts\":");
@@ -61,15 +63,16 @@ impl Form {
             group.by.as_deref().map_or(Value::Null, Value::from).write(&mut head);
             head.extend_from_slice(format!(",\"{total}\":{},\"{rows}\":[", group.total).as_bytes());
             sink.write(&head).await?;
-            self.rows(&group.rows, sink).await?;
+            self.rows(&group.rows, &[], sink).await?;
             sink.write(b"]}").await?;
         }
         sink.write(b"]}\n").await?;
         sink.flush().await
     }
 
-    async fn rows(&self, rows: &[Row], sink: &mut ChunkSink) -> Result<()> {
+    async fn rows(&self, rows: &[Row], indexes: &[String], sink: &mut ChunkSink) -> Result<()> {
         let mut left = rows;
+        let mut indexes = indexes.iter();
         let mut separator: &[u8] = b"";
         while !left.is_empty() {
             let (some, docs) = match &self.docs {
@@ -83,7 +86,7 @@ impl Form {
             for row in &left[..some] {
                 let mut text = separator.to_vec();
                 separator = b",\n";
-                head(row).write(&mut text);
+                head(row, indexes.next()).write(&mut text);
                 if self.docs.is_some() {
                     text.pop();
                     text.extend_from_slice(b",\"doc\":");
@@ -103,9 +106,12 @@ impl Form {
 }
 
 /// A row without its document.
-fn head(row: &Row) -> Object {
+fn head(row: &Row, index: Option<&String>) -> Object {
     let mut out = Object::new();
     out.push("id", row.id.as_str());
+    if let Some(index) = index {
+        out.push("index", index.as_str());
+    }
     out.push("order", row.order.iter().map(order_value).collect::<Vec<_>>());
     let mut fields = Object::new();
     for (name, values) in &row.fields {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use settee_search::query::with_prefix;
 use settee_search::search::{Group, Highlight, Request, Sort};
 
 use crate::document::json::{self, Object, Value};
@@ -29,8 +30,13 @@ pub struct SearchArgs {
     pub include_docs: bool,
     /// `partition`.
     pub partition: Option<String>,
+    /// Whether indexes of the design document are kept by partition, in a partitioned database.
+    pub is_of_partitions: bool,
     /// Whether groups come in the old form, `group_by`.
     pub old_groups: bool,
+    indexes: Option<Vec<String>>,
+    /// Whether the last word of the query is still being typed.
+    is_typed: bool,
     limit: Option<u64>,
     sort: Vec<Sort>,
     group_field: Option<String>,
@@ -167,6 +173,8 @@ impl SearchArgs {
             "sort" => self.sort = sorts(&given.json()?)?,
             "stale" => self.is_stale = self.is_stale || is_stale(given)?,
             "stable" => _ = given.boolean(name)?,
+            "indexes" => self.indexes = Some(names(name, &given.json()?)?),
+            "prefix" => self.is_typed = given.boolean(name)?,
             "include_docs" => match given {
                 Given::Json(value) => self.include_docs = value.as_bool().unwrap_or(self.include_docs),
                 given => self.include_docs = given.boolean(name)?,
@@ -211,6 +219,25 @@ impl SearchArgs {
             self.refused.get_or_insert(problem);
             T::default()
         })
+    }
+
+    /// The names of the indexes that are asked together.
+    ///
+    /// # Errors
+    /// 400 without any, with too many, with one named twice, and with groups.
+    pub fn several(&self) -> Result<Vec<String>> {
+        let names = self.indexes.clone().ok_or_else(|| Problem::bad_request("path not recognized"))?;
+        let most = limits::SEARCH_INDEXES_MAX;
+        if names.is_empty() || names.len() > most {
+            return Err(Problem::query_parse(format!("`indexes` must name 1 to {most} indexes")));
+        }
+        if let Some(name) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+            return Err(Problem::query_parse(format!("`indexes` names {} twice", names[name])));
+        }
+        match self.group_field {
+            Some(_) => Err(Problem::query_parse("`indexes` and `group_field` are incompatible")),
+            None => Ok(names),
+        }
     }
 
     /// Whether it asks for what no partition answers.
@@ -302,8 +329,9 @@ impl SearchArgs {
         });
         // Groups have rows by their own default, whatever the database.
         let default = if group.is_some() { limits::SEARCH_LIMIT_DEFAULT } else { default };
+        let query = self.query.as_deref().unwrap_or_default();
         Ok(Request {
-            query: self.query.clone().unwrap_or_default(),
+            query: if self.is_typed { with_prefix(query) } else { query.to_owned() },
             limit: number(self.limit.unwrap_or(default)),
             sort: self.sort.clone(),
             after: None,

@@ -3,12 +3,17 @@
 mod analyze;
 mod answer;
 mod args;
+mod dry_run;
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::json;
 
 use crate::auth::access::Class;
-use crate::coordinator::{ReadOperations, SearchFailure, SearchQuery, SearchRefusal};
+use crate::coordinator::{
+    Database, ReadOperations, SearchFailure, SearchQuery, SearchRefusal, SeveralPage, ask_several,
+};
 use crate::document::id::DocId;
 use crate::http::handle::query::partition;
 use crate::http::request::Verb;
@@ -20,6 +25,7 @@ use args::SearchArgs;
 
 pub use analyze::analyze;
 pub use args::sorts;
+pub use dry_run::dry_run;
 
 /// What stands below a design document and is about its full-text indexes; `path` begins with `_search`,
 /// `_search_info` or `_search_disk_size`.
@@ -41,6 +47,9 @@ pub async fn handle(
                 Err(Problem::method_not_allowed("GET,POST"))
             }
         },
+        ["_search"] if matches!(request.verb, Verb::Get | Verb::Post) => {
+            search_several(ctx, request, db, ddoc, partition).await
+        }
         ["_search_info", name] => info(ctx, &request, db, (ddoc, name)).await,
         ["_search_disk_size", name] => disk_size(ctx, &request, db, (ddoc, name)).await,
         _ => {
@@ -58,9 +67,38 @@ async fn search(
     partition: Option<&str>,
 ) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::Member)?;
+    let mut args = arguments(ctx, &mut request, &db, ddoc, partition).await?;
+    let partitioned = db.map().partitioned;
+    args.check((partitioned, partitioned && args.is_of_partitions))?;
+    let index = match db.queries().search(&DocId::new(ddoc), name).await {
+        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
+        index => index?,
+    };
+    let asked = args.request(partitioned)?;
+    let is_grouped = asked.group.is_some();
+    let query = SearchQuery { request: asked, bookmark: args.bookmark.take(), update: !args.is_stale };
+    let page = index.ask(query).await?;
+    let docs = args.include_docs.then_some(index);
+    let form = Form { docs, old_groups: args.old_groups, indexes: Vec::new() };
+    Ok(Reply::generate(move |mut sink| async move {
+        match is_grouped {
+            true => form.write_groups(page.answer, &mut sink).await,
+            false => form.write(page.answer, page.bookmark, &mut sink).await,
+        }
+    }))
+}
+
+/// The parameters of a search below a design document.
+async fn arguments(
+    ctx: &Context,
+    request: &mut Request,
+    db: &Arc<Database>,
+    ddoc: &str,
+    partition: Option<&str>,
+) -> Result<SearchArgs> {
     ctx.env.metrics().count(Counter::ViewReads);
     if let Some(name) = partition {
-        partition::check(&db, name)?;
+        partition::check(db, name)?;
     }
     let program = db.design_docs().program(&DocId::new(ddoc)).await?;
     let mut args = match request.verb {
@@ -70,23 +108,40 @@ async fn search(
     args.join_partition(partition)?;
     let options = program.body().get("options").and_then(|options| options.as_object());
     let own = options.and_then(|options| options.get("partitioned")).and_then(|own| own.as_bool());
+    args.is_of_partitions = own != Some(false);
+    Ok(args)
+}
+
+/// GET or POST `_search` without a name: one search of all indexes that `indexes` names.
+async fn search_several(
+    ctx: &Context,
+    mut request: Request,
+    db: &str,
+    ddoc: &str,
+    partition: Option<&str>,
+) -> Result<Reply> {
+    let db = ctx.open(db, &request, Class::Member)?;
+    // As in CouchDB, where nothing says that several are meant.
+    if request.verb == Verb::Get && request.query.get("indexes").is_none() {
+        return Err(Problem::bad_request("path not recognized"));
+    }
+    let mut args = arguments(ctx, &mut request, &db, ddoc, partition).await?;
+    let names = args.several()?;
     let partitioned = db.map().partitioned;
-    args.check((partitioned, partitioned && own != Some(false)))?;
-    let index = match db.queries().search(&DocId::new(ddoc), name).await {
-        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-        index => index?,
-    };
-    let asked = args.request(partitioned)?;
-    let is_grouped = asked.group.is_some();
-    let query = SearchQuery { request: asked, bookmark: args.bookmark.take(), update: !args.is_stale };
-    let page = index.ask(query).await?;
-    let form = Form { docs: args.include_docs.then_some(index), old_groups: args.old_groups };
-    Ok(Reply::generate(move |mut sink| async move {
-        match is_grouped {
-            true => form.write_groups(page.answer, &mut sink).await,
-            false => form.write(page.answer, page.bookmark, &mut sink).await,
-        }
-    }))
+    args.check((partitioned, partitioned && args.is_of_partitions))?;
+    let mut indexes = Vec::with_capacity(names.len());
+    for name in &names {
+        indexes.push(match db.queries().search(&DocId::new(ddoc), name).await {
+            Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
+            index => index?,
+        });
+    }
+    let request = args.request(partitioned)?;
+    let query = SearchQuery { request, bookmark: args.bookmark.take(), update: !args.is_stale };
+    let SeveralPage { page, from } = ask_several(&indexes, query).await?;
+    let docs = if args.include_docs { indexes.pop() } else { None };
+    let form = Form { docs, old_groups: false, indexes: from.into_iter().map(|at| names[at].clone()).collect() };
+    Ok(Reply::generate(move |mut sink| async move { form.write(page.answer, page.bookmark, &mut sink).await }))
 }
 
 async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
@@ -167,3 +222,6 @@ impl From<SearchFailure> for Problem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

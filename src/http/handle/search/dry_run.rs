@@ -1,0 +1,145 @@
+//! `_search_dry_run`: what an index function and an analyzer make of documents, before there is an index.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use settee_search::document::{Field, Indexed, Value as FieldValue};
+
+use crate::auth::access::Class;
+use crate::coordinator::{Database, ReadOperations};
+use crate::document::id::DocId;
+use crate::document::json::{Object, Value};
+use crate::document::render::{RenderOptions, render};
+use crate::http::{Context, Problem, Reply, Request, Result};
+use crate::index::search::{Analyzer, analyzer_of};
+use crate::limits;
+use crate::script::ScriptError;
+use crate::shard::Want;
+use crate::world::Pool;
+
+/// A document to try: its id, and its text where it is there.
+type Sample = (Value, Option<String>);
+
+/// POST `/{db}/_search_dry_run`, for those who may write design documents: the fields, tokens and errors of each
+/// document of `docs`, or of the stored ones that `ids` names.
+///
+/// # Errors
+/// 400 for a body of another form, too many documents, and an analyzer that nobody knows.
+pub async fn dry_run(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let db = ctx.open(db, &request, Class::DatabaseAdmin)?;
+    request.require_json()?;
+    let given = request.query_object().await?;
+    let source = given.get("index").and_then(Value::as_str);
+    let source = source.ok_or_else(|| Problem::bad_request("`index` must be the text of an index function"))?;
+    let name = given.get("analyzer").cloned().unwrap_or_else(|| Value::from("standard"));
+    let analyzer = Analyzer::new(analyzer_of(&name))
+        .map_err(|error| Problem::bad_request(format!("no such analyzer: {}", error.0)))?;
+    let samples = match (given.get("docs"), given.get("ids")) {
+        (Some(docs), None) => of_docs(few(docs, "docs")?)?,
+        (None, Some(ids)) => of_ids(&db, few(ids, "ids")?).await?,
+        _ => return Err(Problem::bad_request("either `docs` or `ids` must be given")),
+    };
+    let texts = samples.iter().filter_map(|(_, text)| text.clone()).collect();
+    let mut tried = db.queries().try_index(source, texts).await?.into_iter();
+    let make = move || {
+        let one = |(id, text): Sample| match text.and_then(|_| tried.next()) {
+            None => told(id, Err("missing".to_owned()), &analyzer),
+            Some(fields) => told(id, fields.map_err(|error| reason(&error)), &analyzer),
+        };
+        samples.into_iter().map(one).collect::<Vec<Value>>()
+    };
+    let results = ctx.env.blocking(Pool::Foreground, make).await;
+    let answer: Object = [("results".to_owned(), Value::Array(results))].into_iter().collect();
+    Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+}
+
+/// A list that is not too long.
+fn few<'g>(value: &'g Value, name: &str) -> Result<&'g [Value]> {
+    let list = value.as_array().ok_or_else(|| Problem::bad_request(format!("`{name}` must be an array")))?;
+    let most = limits::SEARCH_DRY_RUN_DOCS;
+    match list.len() > most {
+        true => Err(Problem::bad_request(format!("`{name}` has more than {most} documents"))),
+        false => Ok(list),
+    }
+}
+
+fn of_docs(docs: &[Value]) -> Result<Vec<Sample>> {
+    let one = |doc: &Value| {
+        let object = doc.as_object().ok_or_else(|| Problem::bad_request("`docs` must be objects"))?;
+        let id = object.get("_id").cloned().unwrap_or(Value::Null);
+        Ok((id, Some(String::from_utf8_lossy(&doc.to_vec()).into_owned())))
+    };
+    docs.iter().map(one).collect()
+}
+
+/// Stored documents as they are now; without a text where there is none.
+async fn of_ids(db: &Arc<Database>, ids: &[Value]) -> Result<Vec<Sample>> {
+    let name = |id: &Value| id.as_str().map(DocId::new).ok_or_else(|| Problem::bad_request("`ids` must be strings"));
+    let wants = ids.iter().map(|id| Ok((name(id)?, Want::Winner))).collect::<Result<Vec<(DocId, Want)>>>()?;
+    let (mut left, mut samples, mut bytes) = (&wants[..], Vec::with_capacity(wants.len()), 0);
+    while !left.is_empty() {
+        let found = db.documents().fetch_first(left, Some(1), limits::FETCH_BYTES).await?;
+        let (some, rest) = left.split_at(found.len().clamp(1, left.len()));
+        left = rest;
+        for ((id, _), fetched) in some.iter().zip(found) {
+            let stored = fetched.and_then(|mut fetched| fetched.take_one()).filter(|stored| !stored.deleted);
+            let text = stored.map(|stored| render(id.as_str(), &stored, &RenderOptions::default()));
+            let text = text.map(|text| String::from_utf8_lossy(&text).into_owned());
+            bytes += text.as_ref().map_or(0, String::len);
+            samples.push((Value::from(id.as_str()), text));
+        }
+        if bytes > limits::SEARCH_DRY_RUN_BYTES {
+            let most = limits::SEARCH_DRY_RUN_BYTES >> 20;
+            return Err(Problem::bad_request(format!("the documents have more than {most} MB")));
+        }
+    }
+    Ok(samples)
+}
+
+fn reason(error: &ScriptError) -> String {
+    match error {
+        ScriptError::Thrown { error, reason } => match reason.as_str() {
+            Some(text) => format!("{error}: {text}"),
+            None => format!("{error}: {}", String::from_utf8_lossy(&reason.to_vec())),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn told(id: Value, fields: std::result::Result<Vec<Field>, String>, analyzer: &Analyzer) -> Value {
+    let mut out = Object::new();
+    out.push("id", id);
+    match fields {
+        Ok(fields) => out.push("fields", fields.iter().map(|one| field(one, analyzer)).collect::<Vec<Value>>()),
+        Err(reason) => out.push("error", reason),
+    }
+    out.into()
+}
+
+/// A field, and of text the tokens by which it is found.
+fn field(field: &Field, analyzer: &Analyzer) -> Value {
+    let mut out = Object::new();
+    out.push("name", field.name.as_str());
+    out.push(
+        "value",
+        match &field.value {
+            FieldValue::Text(text) => text.as_str().into(),
+            FieldValue::Number(number) => Value::Float(*number),
+            FieldValue::Bool(flag) => Value::Bool(*flag),
+        },
+    );
+    out.push("store", field.options.store);
+    out.push("facet", field.options.facet);
+    if let FieldValue::Text(text) = &field.value {
+        let tokens: Vec<Value> = match field.options.index {
+            Indexed::Analyzed | Indexed::AnalyzedNoNorms => {
+                let tokens = analyzer.tokens(&field.name, text).into_iter().take(limits::SEARCH_DRY_RUN_TOKENS);
+                tokens.map(|token| token.text.into()).collect()
+            }
+            Indexed::NotAnalyzed | Indexed::NotAnalyzedNoNorms => vec![text.as_str().into()],
+            Indexed::No | Indexed::Stored => Vec::new(),
+        };
+        out.push("tokens", tokens);
+    }
+    out.into()
+}
