@@ -10,7 +10,7 @@ use super::*;
 
 const DOCUMENTS: usize = 5_000;
 /// Far fewer where nothing is optimised.
-const QUERIES: usize = if cfg!(debug_assertions) { 200 } else { 10_000 };
+const QUERIES: usize = if cfg!(debug_assertions) { 200 } else { 4_000 };
 const PAGE: usize = 20;
 /// Scores may differ so much.
 const NEAR: f64 = 1e-5;
