@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::tasks::Tasks;
 use super::workers::Workers;
 
 /// Defines an enum of metrics with the path and the description of each.
@@ -129,6 +130,7 @@ pub struct Metrics {
     gauges: Vec<AtomicU64>,
     histograms: Vec<Mutex<Distribution>>,
     workers: Workers,
+    tasks: Tasks,
 }
 
 impl Default for Metrics {
@@ -138,6 +140,7 @@ impl Default for Metrics {
             gauges: Gauge::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             histograms: Histogram::ALL.iter().map(|_| Mutex::default()).collect(),
             workers: Workers::default(),
+            tasks: Tasks::default(),
         }
     }
 }
@@ -146,6 +149,11 @@ impl Metrics {
     /// The background workers of the node.
     pub fn workers(&self) -> &Workers {
         &self.workers
+    }
+
+    /// The long tasks of the node.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Counts one.

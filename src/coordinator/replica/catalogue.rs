@@ -24,7 +24,6 @@ use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::topology::record::{self, Known, Record, Settings};
 use crate::coordinator::topology::{names, placement, rows, superseded};
 use crate::document::security;
-use crate::index::Indexes;
 use crate::limits;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Damage, ShardEngine, Storage, StorageError, View, WriteView};
@@ -439,10 +438,6 @@ impl Coordinator {
 
     pub(in crate::coordinator) fn config(&self) -> &Config {
         &self.context.config
-    }
-
-    pub(in crate::coordinator) fn indexes(&self) -> &Indexes {
-        &self.context.indexes
     }
 
     pub(in crate::coordinator) fn context(&self) -> &Arc<Context> {

@@ -14,6 +14,7 @@ mod lists;
 mod reshard;
 mod search;
 mod selected;
+mod tasks;
 mod validation;
 mod views;
 
