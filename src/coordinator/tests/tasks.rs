@@ -47,6 +47,17 @@ async fn filled(database: &Arc<Database>) {
 }
 
 #[tokio::test]
+async fn a_compaction_is_listed() {
+    let (world, _coordinator, database) = database(1).await;
+    filled(&database).await;
+    let (done, seen) = listed(&world.env, database.compaction().compact_all()).await;
+    done.unwrap();
+    let task = only(&seen, TaskKind::DatabaseCompaction);
+    assert_eq!(task.subject, Subject::new(TaskKind::DatabaseCompaction, "db").range("00000000-ffffffff"));
+    assert_eq!((task.done, task.total, task.progress()), (20, Some(20), Some(100)));
+}
+
+#[tokio::test]
 async fn the_filling_of_child_shards_is_listed() {
     let (world, _coordinator, database) = database(1).await;
     filled(&database).await;
