@@ -227,6 +227,8 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
     ("settee", Word(&["refuse", "rebuild", "refill"]), &["missing_files"]),
     ("settee", Text, &["node", "snapshot_dir", "index_swap", "utils_dir"]),
+    ("smoosh", Text, &["cleanup_channels"]),
+    ("smoosh.index_cleanup", Time, &["from", "to"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),
     ("smoosh.ratio_dbs", Time, &["from", "to"]),
     ("smoosh.ratio_dbs", Switch, &["strict_window"]),

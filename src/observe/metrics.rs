@@ -86,6 +86,7 @@ metrics! {
         FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
         DocumentsExpired = "settee/documents_expired", "documents that were deleted because they had ended";
         ShardsCompacted = "settee/compaction/shards", "shards that were compacted";
+        IndexesRemoved = "settee/index_cleanup/removed", "indexes removed because no design document names them";
         SlowRequests = "settee/slow_requests", "requests above log/slow_request_ms";
         DocumentsWaited = "settee/admission/documents_waited", "requests for documents that waited for their turn";
         QueriesWaited = "settee/admission/queries_waited", "queries that waited for their turn";

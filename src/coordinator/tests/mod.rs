@@ -10,6 +10,7 @@ mod expiry;
 mod feeds;
 mod find;
 mod fuzz;
+mod index_cleanup;
 mod lists;
 mod reshard;
 mod search;
