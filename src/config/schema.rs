@@ -374,6 +374,8 @@ mod tests {
             ("chttpd", "port", "65536"),
             ("cluster", "tls", "on"),
             ("cors:app.example", "credentials", "yes"),
+            ("smoosh.ratio_dbs", "from", "24:00"),
+            ("smoosh.slack_dbs", "to", "6"),
         ] {
             assert!(refusal(section, key, value).is_some(), "[{section}] {key} = {value}");
         }
@@ -393,6 +395,7 @@ mod tests {
             ("couchdb", "maintenance_mode", "nolb"),
             ("settee", "tombstone_days", "0.5"),
             ("smoosh.ratio_dbs", "min_priority", "2.0"),
+            ("smoosh.slack_dbs", "from", "4:30"),
             ("chttpd", "max_uri_length", ""),
             ("admins", "anybody", "-pbkdf2-.."),
             ("ioq", "concurrency", "many"),
