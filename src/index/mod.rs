@@ -203,6 +203,11 @@ impl Indexes {
         self.states.give_up_for_room();
     }
 
+    /// Bytes of full-text indexes that are kept in memory.
+    pub fn open_search_bytes(&self) -> u64 {
+        self.open.memory() as u64
+    }
+
     /// The collator of keys in an order.
     pub fn collator(&self, collation: Collation) -> Collator {
         self.collator.with(collation)

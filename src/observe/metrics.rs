@@ -81,6 +81,8 @@ metrics! {
         WritesMet = "settee/writes/quorum", "edits of which as many replicas as asked for acknowledged";
         WritesAccepted = "settee/writes/accepted", "edits of which fewer replicas than asked for acknowledged";
         ReadRepairs = "settee/reads/repaired", "leaves sent to a replica that a read found lacking them";
+        RepairsMade = "fabric/read_repairs/success", "number of successful read repair operations";
+        RepairsFailed = "fabric/read_repairs/failure", "number of failed read repair operations";
         DatabaseSyncs = "settee/convergence/syncs", "comparisons of a database with other nodes that succeeded";
         DatabaseSyncsFailed = "settee/convergence/syncs_failed", "comparisons of a database with other nodes that failed";
         FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
@@ -118,6 +120,8 @@ metrics! {
         DatabaseInfo = "couchdb/dbinfo", "distribution of latencies for calls to retrieve DB info";
         ValidationTime = "couchdb/query_server/vdu_process_time", "duration of validate_doc_update function calls";
         FindTime = "mango/query_time", "length of time processing a mango query";
+        SearchTime = "dreyfus/httpd/search", "distribution of overall search request latency";
+        TypedSearchTime = "nouveau/search_latency", "distribution of overall search latency of indexes with types";
         SyncTime = "fsync/time", "microseconds to call fsync";
         FlushTime = "settee/flush/time", "length of a flush of a store file";
         AdmissionWait = "settee/admission/wait_time", "wait of requests that waited for their turn and had it";

@@ -382,6 +382,16 @@ impl Coordinator {
         self.context.storage.damage()
     }
 
+    /// Bytes of full-text indexes that are kept in memory.
+    pub fn open_search_bytes(&self) -> u64 {
+        self.context.indexes.open_search_bytes()
+    }
+
+    /// Bytes that the page caches of open store files may take, and how many files are open.
+    pub fn open_store_files(&self) -> (u64, u64) {
+        self.context.storage.open_store_files()
+    }
+
     /// How many databases have an open handle.
     pub fn open_databases(&self) -> usize {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).open

@@ -154,6 +154,11 @@ impl OpenIndexes {
         open.states.remove(&key);
     }
 
+    /// Bytes that are kept.
+    pub fn memory(&self) -> usize {
+        lock(&self.open).states.values().map(|kept| kept.state.memory()).sum()
+    }
+
     /// Commits so far.
     fn changes(&self) -> u64 {
         lock(&self.open).changes

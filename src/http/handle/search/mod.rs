@@ -14,7 +14,7 @@ use crate::http::handle::query::partition;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::NoIndex;
-use crate::observe::metrics::Counter;
+use crate::observe::metrics::{Counter, Histogram};
 use answer::Form;
 use args::SearchArgs;
 
@@ -79,7 +79,9 @@ async fn search(
     let asked = args.request(partitioned)?;
     let is_grouped = asked.group.is_some();
     let query = SearchQuery { request: asked, bookmark: args.bookmark.take(), update: !args.is_stale };
+    let begun = ctx.env.now();
     let page = index.ask(query).await?;
+    ctx.env.metrics().record_ms(Histogram::SearchTime, ctx.env.now().since(begun));
     let form = Form { docs: args.include_docs.then_some(index), old_groups: args.old_groups };
     Ok(Reply::generate(move |mut sink| async move {
         match is_grouped {

@@ -184,6 +184,8 @@ async fn levels(ctx: &Context) -> Levels {
         cluster: ctx.cluster.counters(),
         replicas: ctx.coordinator.replica_counts(),
         compacting: ctx.coordinator.compacting() as u64,
+        search_bytes: ctx.coordinator.open_search_bytes(),
+        store_files: ctx.coordinator.open_store_files(),
         lag: ctx.coordinator.convergence_lag(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }
