@@ -100,8 +100,8 @@ fn use_replications(served: &Served) {
 
 /// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
 /// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
-/// seconds, and only there while it has some. A store file is opened by the first flush. Replicas, flushes, slow requests,
-/// admission and states that are held have tests of their own.
+/// seconds, and only there while it has some. A store file is opened by the first flush. Replicas, flushes, slow
+/// requests, admission and states that are held have tests of their own.
 const ELSEWHERE: [&str; 16] = [
     "/couch_log/",
     "/httpd_status_codes/",

@@ -492,7 +492,7 @@ impl Serving<'_> {
     }
 
     async fn compact(&self) -> Result<(), ShardError> {
-        let (database, range, shard) = (Arc::clone(&self.database), self.range, self.replica.shard.clone());
+        let (database, range, shard) = (Arc::clone(self.database), self.range, self.replica.shard.clone());
         let keep = database.compaction().purges_to_keep(range, &shard).await?;
         self.database.context.env.spawn(async move {
             if let Err(error) = database.compaction().compact_replica((range, &shard), keep, None).await {
