@@ -17,6 +17,7 @@ mod json_lines;
 pub mod metrics;
 pub mod panics;
 pub mod tail;
+pub mod tasks;
 pub mod workers;
 
 use json_lines::JsonLines;

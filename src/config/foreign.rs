@@ -88,7 +88,7 @@ pub const FOREIGN: &[Row] = &[
     ], "the log goes to standard error, a line for each event"),
     ("stats", &["interval"], "statistics are counted when they happen"),
     ("smoosh", &[
-        "db_channels", "view_channels", "cleanup_channels", "state_dir", "compaction_log_level", "persist",
+        "db_channels", "view_channels", "state_dir", "compaction_log_level", "persist",
     ], "compaction is `[settee] auto_compaction`"),
     ("smoosh.ratio_dbs", &["priority"], "compaction is `[settee] auto_compaction`"),
     ("smoosh.slack_dbs", &["priority"], "compaction is `[settee] auto_compaction`"),

@@ -127,6 +127,14 @@ impl fmt::Debug for Config {
     }
 }
 
+/// The minutes behind midnight of a time of the day, `HH:MM`; `None`: it is none.
+pub fn minutes_of_day(text: &str) -> Option<u64> {
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let (hours, minutes) = text.trim().split_once(':')?;
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
+}
+
 /// The words of a list that commas divide, trimmed, without empty ones.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty())

@@ -21,6 +21,8 @@ enum Kind {
     Fraction,
     /// A port: 0 to 65535.
     Port,
+    /// A time of the day, `HH:MM`.
+    Time,
     /// MB of the disk that are kept: 0, or enough to keep what is promised.
     DiskReserve,
     /// One of these words.
@@ -50,7 +52,7 @@ pub const LEVELS: &[&str] = &[
     "none",
 ];
 
-use Kind::{DiskReserve, Fraction, Levels, Number, Port, Secrets, Switch, Text, Word};
+use Kind::{DiskReserve, Fraction, Levels, Number, Port, Secrets, Switch, Text, Time, Word};
 
 /// Sections whose keys are names.
 const OPEN: &[&str] = &["admins", "jwt_keys", "query_servers", "vhosts"];
@@ -225,8 +227,14 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("settee", Word(&["specification", "couchdb-3.5"]), &["follow"]),
     ("settee", Word(&["refuse", "rebuild", "refill"]), &["missing_files"]),
     ("settee", Text, &["node", "snapshot_dir", "index_swap", "utils_dir"]),
+    ("smoosh", Text, &["cleanup_channels"]),
+    ("smoosh.index_cleanup", Time, &["from", "to"]),
     ("smoosh.ratio_dbs", Fraction, &["min_priority", "min_size"]),
+    ("smoosh.ratio_dbs", Time, &["from", "to"]),
+    ("smoosh.ratio_dbs", Switch, &["strict_window"]),
     ("smoosh.slack_dbs", Fraction, &["min_priority", "min_size"]),
+    ("smoosh.slack_dbs", Time, &["from", "to"]),
+    ("smoosh.slack_dbs", Switch, &["strict_window"]),
     ("ssl", Port, &["port"]),
     ("ssl", Switch, &["enable", "verify_ssl_certificates", "fail_if_no_peer_cert", "hsts_include_subdomains"]),
     ("ssl", Number, &["hsts_max_age"]),
@@ -263,6 +271,7 @@ impl Kind {
             Number => value == "infinity" || is_digits(value) && value.parse::<u64>().is_ok(),
             Fraction => value == "infinity" || value.parse::<f64>().is_ok_and(|n| n >= 0.0 && n.is_finite()),
             Port => is_digits(value) && value.parse::<u16>().is_ok(),
+            Time => super::minutes_of_day(value).is_some(),
             DiskReserve => {
                 let mb = value.parse().ok().filter(|_| is_digits(value));
                 mb.is_some_and(|mb: u64| mb == 0 || mb >= limits::DISK_RESERVE_MB_MIN)
@@ -291,6 +300,7 @@ impl fmt::Display for Kind {
             Number => f.write_str("a whole number that is not negative, or infinity"),
             Fraction => f.write_str("a number that is not negative"),
             Port => f.write_str("a port number"),
+            Time => f.write_str("a time of the day, HH:MM"),
             DiskReserve => write!(f, "0 or a number of at least {}", limits::DISK_RESERVE_MB_MIN),
             Word(words) => f.write_str(&words.join(", ")),
             Levels => f.write_str("MODULE=LEVEL, .., each level one of debug, info, warning, error, none"),
@@ -365,6 +375,8 @@ mod tests {
             ("chttpd", "port", "65536"),
             ("cluster", "tls", "on"),
             ("cors:app.example", "credentials", "yes"),
+            ("smoosh.ratio_dbs", "from", "24:00"),
+            ("smoosh.slack_dbs", "to", "6"),
         ] {
             assert!(refusal(section, key, value).is_some(), "[{section}] {key} = {value}");
         }
@@ -384,6 +396,7 @@ mod tests {
             ("couchdb", "maintenance_mode", "nolb"),
             ("settee", "tombstone_days", "0.5"),
             ("smoosh.ratio_dbs", "min_priority", "2.0"),
+            ("smoosh.slack_dbs", "from", "4:30"),
             ("chttpd", "max_uri_length", ""),
             ("admins", "anybody", "-pbkdf2-.."),
             ("ioq", "concurrency", "many"),

@@ -19,7 +19,7 @@ pub mod replica;
 pub mod topology;
 pub mod write;
 
-pub use crate::index::{Grouping, IndexTask, KeyBound, KeySpan};
+pub use crate::index::{Grouping, KeyBound, KeySpan};
 pub use crate::shard::{Fetched, ShardError, Want};
 pub use crate::storage::{CommitError, Damage, StorageError};
 pub use anti_entropy::RepairOperations;

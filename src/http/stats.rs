@@ -62,6 +62,10 @@ pub struct Levels {
     pub replicas: ReplicaCounts,
     /// Databases that are being compacted.
     pub compacting: u64,
+    /// Bytes that searches keep of full-text indexes.
+    pub search_bytes: u64,
+    /// Bytes that page caches of open store files may take, and how many files are open.
+    pub store_files: (u64, u64),
     /// For how long there have been databases that wait to be compared with other nodes.
     pub lag: Duration,
     /// What the process takes of the machine.
@@ -163,6 +167,7 @@ impl Stats {
         add("settee/convergence/lag_seconds", about, Measured::Gauge(levels.lag.as_secs()));
         let in_sync = Measured::Gauge(u64::from(levels.replicas.in_sync));
         add("settee/convergence/in_sync", "1: the node's replicas hold what those of other nodes held", in_sync);
+        out.extend(of_memory(levels));
         out
     }
 
@@ -260,6 +265,20 @@ impl Stats {
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));
         out
     }
+}
+
+/// What is kept in memory of indexes and store files.
+fn of_memory(levels: &Levels) -> [Reading; 3] {
+    let gauge = |path: &str, about: &str, n: u64| {
+        let (path, about) = (path.to_owned(), about.to_owned());
+        Reading { path, about, value: Measured::Gauge(n) }
+    };
+    let (caches, files) = levels.store_files;
+    [
+        gauge("settee/search/open_bytes", "bytes of full-text indexes that are kept in memory", levels.search_bytes),
+        gauge("settee/store_files/page_cache_bytes", "bytes that page caches of open store files may take", caches),
+        gauge("settee/store_files/open", "number of store files that are open", files),
+    ]
 }
 
 /// The counts of replicas for `_system`.

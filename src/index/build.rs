@@ -147,7 +147,7 @@ impl ViewIndex {
             first = first.purge_step().await?;
         }
         let begun_at = first.header.position;
-        let task = (begun_at < target).then(|| self.tasks.begin(&self.env, &self.owner, target - begun_at));
+        let task = (begun_at < target).then(|| self.env.begin_task(self.owner.subject(), Some(target - begun_at)));
         let mut members = vec![first];
         if begun_at < target {
             self.take_along(&mut members, goal).await;

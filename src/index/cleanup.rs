@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::{Indexes, Signature, build, keys};
+use crate::observe::metrics::Counter;
 use crate::shard::{ShardError, ShardReplica};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::world::Pool;
@@ -26,6 +27,7 @@ impl Indexes {
                 build::remove(replica, signature).await?;
                 slot.forget();
                 self.open.forget((replica.id(), signature));
+                self.env.metrics().count(Counter::IndexesRemoved);
             }
             // Invariant: a view's keys begin with the shard number, which is never all ones.
             from = KeyRange::prefix(&keys::whole_view(replica.id(), signature)).end.expect("keys behind a view's");

@@ -23,6 +23,7 @@ mod groups;
 mod keys;
 pub mod mango;
 mod mapper;
+mod owner;
 mod pass;
 mod read;
 mod record;
@@ -34,7 +35,6 @@ mod states;
 mod steps;
 mod stored;
 mod sums;
-mod tasks;
 mod trust;
 mod write;
 
@@ -53,7 +53,6 @@ use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 use states::HeldStates;
 use sums::Sums;
-use tasks::Tasks;
 use trust::Checked;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
@@ -61,12 +60,12 @@ pub use expiry::{End, Ended, ExpiryIndex};
 pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
+pub use owner::Owner;
 pub use read::{RowPage, rows_of};
 pub use record::{Header, Row, RowRef};
 pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
 pub use selected::{SelectedPage, SelectorMapper};
 pub use states::{Hold, StateOf};
-pub use tasks::{IndexTask, Owner};
 
 /// Why an index could not be built or read.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +175,6 @@ pub struct Indexes {
     collator: Collator,
     // A blocking lock: held for map operations only, never across an await.
     slots: Arc<Mutex<Slots>>,
-    tasks: Tasks,
     /// Full-text indexes of which something is in memory.
     open: Arc<search::OpenIndexes>,
     states: Arc<HeldStates>,
@@ -200,7 +198,6 @@ impl Indexes {
             env: env.clone(),
             collator: Collator::new(),
             slots: Arc::default(),
-            tasks: Tasks::default(),
             open: Arc::new(search::OpenIndexes::of(memory_mb)),
             states: Arc::new(HeldStates::new(env)),
         }
@@ -211,14 +208,14 @@ impl Indexes {
         self.states.give_up_for_room();
     }
 
+    /// Bytes of full-text indexes that are kept in memory.
+    pub fn open_search_bytes(&self) -> u64 {
+        self.open.memory() as u64
+    }
+
     /// The collator of keys in an order.
     pub fn collator(&self, collation: Collation) -> Collator {
         self.collator.with(collation)
-    }
-
-    /// The builds that run now, oldest first.
-    pub fn tasks(&self) -> Vec<IndexTask> {
-        self.tasks.list()
     }
 
     /// A view on a replica. Touches memory only.
@@ -231,7 +228,6 @@ impl Indexes {
     ) -> ViewIndex {
         ViewIndex {
             owner: Arc::new(owner),
-            tasks: self.tasks.clone(),
             env: self.env.clone(),
             replica: replica.clone(),
             definition: Arc::clone(definition),
@@ -268,7 +264,6 @@ pub struct ViewIndex {
     slot: Arc<Slot>,
     states: Arc<HeldStates>,
     owner: Arc<Owner>,
-    tasks: Tasks,
     /// Those that its builds fill along with it, where they can.
     others: Arc<[ViewIndex]>,
 }

@@ -10,6 +10,12 @@ pub const INDEX_PAUSE_MAX: Duration = Duration::from_millis(200);
 pub const AUTOUPDATE_PAUSE: Duration = Duration::from_secs(5);
 /// Databases whose views are brought up to date at once, without anybody waiting for them.
 pub const AUTOUPDATE_AT_ONCE: usize = 4;
+/// How often open databases are looked at for indexes that nothing names: a look reads nothing from the disk.
+pub const INDEX_CLEANUP_PAUSE: Duration = Duration::from_secs(300);
+/// After which time an open database is cleaned up although its design documents did not change meanwhile.
+pub const INDEX_CLEANUP_PERIOD: Duration = Duration::from_secs(24 * 3600);
+/// Databases of which a node remembers when they were cleaned up, some 100 bytes each; beyond, those that are open.
+pub const INDEX_CLEANUP_REMEMBERED: usize = 10_000;
 /// Earlier revisions of a design document that are looked at for a view's index before (`[settee] index_swap`).
 pub const INDEX_SWAP_REVISIONS: usize = 10;
 /// Reductions of blocks of rows that one index of a range keeps, of about 250 bytes each: some 2 million rows.

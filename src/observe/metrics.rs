@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::tasks::Tasks;
 use super::workers::Workers;
 
 /// Defines an enum of metrics with the path and the description of each.
@@ -80,11 +81,14 @@ metrics! {
         WritesMet = "settee/writes/quorum", "edits of which as many replicas as asked for acknowledged";
         WritesAccepted = "settee/writes/accepted", "edits of which fewer replicas than asked for acknowledged";
         ReadRepairs = "settee/reads/repaired", "leaves sent to a replica that a read found lacking them";
+        RepairsMade = "fabric/read_repairs/success", "number of successful read repair operations";
+        RepairsFailed = "fabric/read_repairs/failure", "number of failed read repair operations";
         DatabaseSyncs = "settee/convergence/syncs", "comparisons of a database with other nodes that succeeded";
         DatabaseSyncsFailed = "settee/convergence/syncs_failed", "comparisons of a database with other nodes that failed";
         FlushesFailed = "settee/flush/failed", "flushes of a store file that failed";
         DocumentsExpired = "settee/documents_expired", "documents that were deleted because they had ended";
         ShardsCompacted = "settee/compaction/shards", "shards that were compacted";
+        IndexesRemoved = "settee/index_cleanup/removed", "indexes removed because no design document names them";
         SlowRequests = "settee/slow_requests", "requests above log/slow_request_ms";
         DocumentsWaited = "settee/admission/documents_waited", "requests for documents that waited for their turn";
         QueriesWaited = "settee/admission/queries_waited", "queries that waited for their turn";
@@ -116,6 +120,8 @@ metrics! {
         DatabaseInfo = "couchdb/dbinfo", "distribution of latencies for calls to retrieve DB info";
         ValidationTime = "couchdb/query_server/vdu_process_time", "duration of validate_doc_update function calls";
         FindTime = "mango/query_time", "length of time processing a mango query";
+        SearchTime = "dreyfus/httpd/search", "distribution of overall search request latency";
+        TypedSearchTime = "nouveau/search_latency", "distribution of overall search latency of indexes with types";
         SyncTime = "fsync/time", "microseconds to call fsync";
         FlushTime = "settee/flush/time", "length of a flush of a store file";
         AdmissionWait = "settee/admission/wait_time", "wait of requests that waited for their turn and had it";
@@ -129,6 +135,7 @@ pub struct Metrics {
     gauges: Vec<AtomicU64>,
     histograms: Vec<Mutex<Distribution>>,
     workers: Workers,
+    tasks: Tasks,
 }
 
 impl Default for Metrics {
@@ -138,6 +145,7 @@ impl Default for Metrics {
             gauges: Gauge::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             histograms: Histogram::ALL.iter().map(|_| Mutex::default()).collect(),
             workers: Workers::default(),
+            tasks: Tasks::default(),
         }
     }
 }
@@ -146,6 +154,11 @@ impl Metrics {
     /// The background workers of the node.
     pub fn workers(&self) -> &Workers {
         &self.workers
+    }
+
+    /// The long tasks of the node.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Counts one.

@@ -116,13 +116,30 @@ impl ShardReplica {
         Ok(out)
     }
 
+    /// As [`ShardReplica::compact_while`], to the end.
+    #[cfg(test)]
+    pub async fn compact(&self, purge_infos_limit: u64, pace: Pace) -> Result<(), ShardError> {
+        self.compact_while(purge_infos_limit, pace, &|_, _| true).await.map(drop)
+    }
+
     /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
     /// `purge_infos_limit` entries. In place: it needs no room for a second copy. Runs in the background pool at
-    /// `pace`; at the end the store file gives free space back. Returns when done.
-    pub async fn compact(&self, purge_infos_limit: u64, mut pace: Pace) -> Result<(), ShardError> {
+    /// `pace`; at the end the store file gives free space back. Each step is told to `goes_on` with its name and the
+    /// number of documents looked at so far; where that answers false the rest is left for another time. Answers
+    /// whether it came to the end.
+    pub async fn compact_while(
+        &self,
+        purge_infos_limit: u64,
+        mut pace: Pace,
+        goes_on: &(dyn Fn(&'static str, u64) -> bool + Send + Sync),
+    ) -> Result<bool, ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &Bound::Unbounded, &Bound::Unbounded));
+        let mut documents = 0;
         while let Some(range) = rest.take() {
-            let Found { ids, mut bytes, rest: next } =
+            if !goes_on("documents", documents) {
+                return Ok(false);
+            }
+            let Found { ids, looked_at, mut bytes, rest: next } =
                 self.read_on(Pool::Background, move |view, _| find_old_bodies(view, range)).await?;
             if !ids.is_empty() {
                 let before = self.sizes().await?.file;
@@ -131,10 +148,14 @@ impl ShardReplica {
                 bytes += before.saturating_sub(self.sizes().await?.file);
             }
             rest = next;
+            documents += looked_at;
             pace.spend(bytes).await;
         }
+        goes_on("purges", documents);
         self.trim_purge_log(purge_infos_limit).await?;
-        Ok(self.0.storage.shrink(self.0.shard.0).await?)
+        goes_on("store_file", documents);
+        self.0.storage.shrink(self.0.shard.0).await?;
+        Ok(true)
     }
 
     async fn sizes(&self) -> Result<Sizes, ShardError> {
@@ -285,21 +306,24 @@ fn purge_step(
 struct Found {
     /// Documents that have bodies to lose.
     ids: Vec<DocId>,
+    /// How many documents were read.
+    looked_at: u64,
     /// Bytes read.
     bytes: u64,
     rest: Option<KeyRange>,
 }
 
 fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<Found, StorageError> {
-    let (mut ids, mut bytes) = (Vec::new(), 0);
+    let (mut ids, mut looked_at, mut bytes) = (Vec::new(), 0, 0);
     let rest = bounded_scan(view, range, Direction::Forward, |key, value| {
+        looked_at += 1;
         bytes += value.len() as u64;
         if !old_bodies(&DocRecord::decode(value)?.tree).is_empty() {
             ids.push(keys::id_of(key)?);
         }
         Ok(if ids.len() == COMPACT_DOCUMENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    Ok(Found { ids, bytes, rest })
+    Ok(Found { ids, looked_at, bytes, rest })
 }
 
 /// Revisions with bodies that are no leaves.

@@ -74,6 +74,10 @@ pub trait Store: Send + Sync + 'static {
     fn lost(&self) -> Vec<Lost> {
         Vec::new()
     }
+    /// Bytes that the page caches of open store files may take, and how many files are open.
+    fn open_store_files(&self) -> (u64, u64) {
+        (0, 0)
+    }
     /// Changes when there is another such shard.
     fn damage_news(&self) -> Option<watch::Receiver<u64>> {
         None

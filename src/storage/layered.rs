@@ -296,6 +296,10 @@ impl Store for LayeredStore {
         self.lost.clone()
     }
 
+    fn open_store_files(&self) -> (u64, u64) {
+        self.store_files.page_caches()
+    }
+
     fn damage_news(&self) -> Option<watch::Receiver<u64>> {
         Some(self.suspects.watch())
     }

@@ -292,6 +292,11 @@ impl Storage {
         self.0.store.lost()
     }
 
+    /// Bytes that the page caches of open store files may take, and how many files are open.
+    pub fn open_store_files(&self) -> (u64, u64) {
+        self.0.store.open_store_files()
+    }
+
     /// Whether a disk error has stopped all writes of this node until it is restarted.
     pub fn writes_stopped(&self) -> bool {
         self.0.committer.writes_stopped() || self.0.store.has_failed()
@@ -724,6 +729,8 @@ mod tests {
             let text: Vec<_> =
                 found.iter().map(|v| String::from_utf8_lossy(v.as_deref().unwrap()).into_owned()).collect();
             assert_eq!(text, ["in the file", "replayed", "replayed"]);
+            let (caches, files) = storage.open_store_files();
+            assert!(caches > 0 && files > 0, "the file that was read is open");
             let write = move |view: &mut crate::storage::WriteView<'_>| {
                 view.put(key(16, 9), vec![start]);
                 view.put(key(48, 9), vec![start]);

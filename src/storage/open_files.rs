@@ -87,6 +87,12 @@ impl<I: Copy + Ord, E: ?Sized> OpenFiles<I, E> {
         OpenFiles { slots: Mutex::default(), cache: Cache::new(cache_bytes), uses: AtomicU64::new(0), most, stays }
     }
 
+    /// Bytes that the page caches of open files may take, and how many files are open.
+    pub(super) fn given(&self) -> (u64, u64) {
+        let given = lock(&self.cache.given);
+        (given.bytes as u64, given.files as u64)
+    }
+
     fn slot(&self, id: I) -> Arc<Slot<E>> {
         Arc::clone(lock(&self.slots).entry(id).or_default())
     }

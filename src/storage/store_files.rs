@@ -26,6 +26,10 @@ use crate::world::{Disk, OpenMode, lock};
 pub(super) trait StoreFiles: Send + Sync + 'static {
     /// How shards are spread over files.
     fn layout(&self) -> Layout;
+    /// Bytes that the page caches of open files may take, and how many files are open.
+    fn page_caches(&self) -> (u64, u64) {
+        (0, 0)
+    }
     /// The files that there are.
     fn list(&self) -> Result<Vec<FileId>, StorageError>;
     /// Opens a file; `None` when it is not there.
@@ -299,6 +303,10 @@ fn open_sled(_disk: &Arc<dyn Disk>, dir: PathBuf, _cache_bytes: usize) -> Result
 impl StoreFiles for DiskStoreFiles {
     fn layout(&self) -> Layout {
         self.layout
+    }
+
+    fn page_caches(&self) -> (u64, u64) {
+        self.files.given()
     }
 
     fn list(&self) -> Result<Vec<FileId>, StorageError> {

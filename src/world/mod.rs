@@ -38,6 +38,7 @@ pub mod memory;
 pub(crate) mod model;
 pub mod scratch;
 pub mod sync;
+pub mod task;
 pub mod tokio_host;
 pub mod with_disk;
 

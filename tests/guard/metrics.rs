@@ -50,11 +50,26 @@ fn use_databases(served: &Served) {
     served.ask(ADMIN, "OPTIONS", "/d", "");
     assert_eq!(served.ask(ADMIN, "HEAD", "/d/b", "").status, 200);
     served.must("POST", "/d/_compact", "");
+    use_indexes(served);
     served.must("PUT", "/ends", "");
     served.must("PUT", "/ends/a", r#"{"at":1}"#);
     served.must("PUT", "/ends/_auto_purge", r#"{"expires_at":"at"}"#);
     served.must("PUT", "/gone", "");
     served.must("DELETE", "/gone", "");
+}
+
+/// Searches of both kinds, and an index that nothing names any more.
+fn use_indexes(served: &Served) {
+    served.set("nouveau", "enable", "true");
+    let design = r#"{"indexes":{"i":{"index":"function (doc) { index('t', doc._id); }"}},
+        "nouveau":{"n":{"index":"function (doc) { index('string', 't', doc._id); }"}}}"#;
+    let rev = served.must("PUT", "/d/_design/s", design).json()["rev"].clone();
+    served.must("GET", "/d/_design/s/_search/i?q=t:b", "");
+    served.must("GET", "/d/_design/s/_nouveau/n?q=t:b", "");
+    served.must("DELETE", &format!("/d/_design/s?rev={}", rev.as_str().unwrap_or_default()), "");
+    served.must("POST", "/d/_view_cleanup", "");
+    served.must("PUT", "/d/_design/s", design);
+    served.must("GET", "/d/_design/s/_search/i?q=t:b", "");
 }
 
 fn use_logins(served: &Served) {
@@ -85,9 +100,9 @@ fn use_replications(served: &Served) {
 
 /// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
 /// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
-/// seconds, and only there while it has some. Replicas, flushes, slow requests, admission and
-/// states that are held have tests of their own.
-const ELSEWHERE: [&str; 14] = [
+/// seconds, and only there while it has some. A store file is opened by the first flush. Replicas, flushes, slow
+/// requests, admission and states that are held have tests of their own.
+const ELSEWHERE: [&str; 16] = [
     "/couch_log/",
     "/httpd_status_codes/",
     "/settee/admission/",
@@ -97,7 +112,9 @@ const ELSEWHERE: [&str; 14] = [
     "/settee/replication/",
     "/settee/writes/",
     "/settee/reads/",
+    "/fabric/read_repairs/",
     "/settee/convergence/",
+    "/settee/store_files/",
     "/settee/flush/",
     "/settee/slow_requests",
     "/settee/compaction/running",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::coordinator::anti_entropy::{Pulls, RepairOperations};
 use crate::coordinator::consensus::gossip::LearnError;
@@ -20,6 +20,7 @@ use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::{Part, ShardError, ShardReplica, SyncState};
 use crate::world::BoxFuture;
 use crate::world::buggify::{buggify, fewer};
@@ -174,11 +175,13 @@ impl Coordinator {
         limit: u64,
     ) -> Result<(), LearnError> {
         let (mut after, mut done) = (None, Ok(()));
+        let databases = self.database_names(&NamesQuery::default()).len() as u64;
+        let task = self.env().begin_task(Subject::new(TaskKind::NodeSync, "").peer(node), Some(databases));
         loop {
             let call = CatalogueCall::RolledUp(after.clone(), limit);
             let (theirs, last): ([u8; 16], Option<String>) = self.ask_catalogue(node, &call).await?;
             let names = self.database_names(&names_between(&after, last.clone(), None));
-            let expected = self.digests(node, Whose::Theirs, &names).await;
+            let (expected, mut compared) = (self.digests(node, Whose::Theirs, &names).await, names.len() as u64);
             if theirs != rolled_up(&expected) {
                 let call = CatalogueCall::Replicas { after, last: last.clone() };
                 let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
@@ -188,13 +191,16 @@ impl Coordinator {
                     self.context().status.in_sync.differ(node, differing.iter().copied());
                 }
                 let mut pulls: Vec<BoxFuture<'_, Result<(), LearnError>>> = Vec::new();
+                compared = compared.saturating_sub(differing.len() as u64);
                 for name in differing {
-                    pulls.push(Box::pin(self.pull_database(name, node, thoroughly)));
+                    let pull = self.pull_database(name, node, thoroughly);
+                    pulls.push(Box::pin(pull.inspect(|_| task.add(1))));
                 }
                 let pulled: Vec<Result<(), LearnError>> =
                     stream::iter(pulls).buffer_unordered(limits::DATABASES_AT_ONCE).collect().await;
                 done = done.and(pulled.into_iter().collect());
             }
+            task.add(compared);
             match thoroughly {
                 true => self.settle_what_is_idle(node, &names).await,
                 false => self.context().status.in_sync.reached(node, last.as_ref().or(names.last())),

@@ -38,9 +38,11 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::{ChangeRow, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, SyncState, Want, Wants};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
+use crate::world::task::Task;
 
 impl Pulls<'_> {
     /// Applies what the replicas on a node have and those here lack, a few ranges at a time.
@@ -494,12 +496,14 @@ impl Pull<'_> {
 
     async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
         let ReplicaPosition { epoch, position: until, .. } = self.theirs.replica_position;
+        let (task, begun_at) = (begin_task(self, until.saturating_sub(since)), since);
         while since < until {
             let limit = limits::PAGE_ROWS as u64;
             let page =
                 self.remote.ask(Changes(ChangesCall { since, direction: Direction::Forward, limit, epoch })).await?;
             self.pull_rows(&page.rows).await?;
             since = page.last_seq;
+            task.done(since.saturating_sub(begun_at));
             self.note(since, purges, self.own.replica_position()).await?;
             if page.rows.is_empty() {
                 break;
@@ -511,6 +515,7 @@ impl Pull<'_> {
     /// Applies the documents in which the other replica differs.
     async fn narrow(&mut self) -> Result<(), ShardError> {
         sometimes("cluster: replicas differed and were narrowed down");
+        let task = begin_task(self, self.theirs.documents);
         let mut open: Vec<IdRange> = vec![ALL];
         while !open.is_empty() {
             let asked = open.split_off(open.len().saturating_sub(limits::SPLITS_PER_CALL));
@@ -522,12 +527,18 @@ impl Pull<'_> {
                     if skipped || documents == 0 {
                         continue;
                     }
-                    let Some(lacking) = self.lacks(&part).await? else { continue };
+                    let Some(lacking) = self.lacks(&part).await? else {
+                        task.add(documents);
+                        continue;
+                    };
                     let range = (part.start, part.end);
                     let listed = fewer("compare: documents told one by one", limits::DIGESTS_LISTED as usize) as u64;
                     let is_thin = lacking >= documents.div_ceil(limits::DIGESTS_LISTED_SHARE);
                     match is_whole || is_thin || documents <= listed {
-                        true => self.pull_listed(range).await?,
+                        true => {
+                            self.pull_listed(range).await?;
+                            task.add(documents);
+                        }
                         false => open.push(range),
                     }
                 }
@@ -686,6 +697,18 @@ impl Pull<'_> {
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)
     }
+}
+
+/// Lists a pull among the tasks of the node; `total`: the changes, or the documents, that are to be looked at.
+fn begin_task(pull: &Pull<'_>, total: u64) -> Task {
+    let kind = match (pull.is_unfilled(), pull.is_unread()) {
+        (true, _) => TaskKind::ReplicaRebuild,
+        (false, true) => TaskKind::ReplicaMove,
+        (false, false) => TaskKind::ReplicaPull,
+    };
+    let database = pull.database;
+    let subject = Subject::new(kind, &database.name).range(database.map().range(pull.range)).peer(pull.remote.node());
+    database.context.env.begin_task(subject, Some(total))
 }
 
 /// Cuts the first want into one for each revision that it names; false where it names only one.

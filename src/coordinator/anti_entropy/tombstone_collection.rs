@@ -30,6 +30,7 @@ use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::topology::record::Known;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::observe::workers::Worker;
 use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
 use crate::storage::{Direction, StorageError};
@@ -155,6 +156,7 @@ pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, usual: Optio
     let collects = |(name, known): (String, Arc<Known>)| known.tombstone_age(usual).map(|_| name);
     let names: Vec<String> = coordinator.all_known().into_iter().filter_map(collects).collect();
     drop(coordinator);
+    let task = env.begin_task(Subject::new(TaskKind::TombstoneCollection, ""), Some(names.len() as u64));
     for names in names.chunks(limits::FORGET_DATABASES) {
         let Some(coordinator) = weak.upgrade() else { return };
         let mut places = coordinator.places_of(names);
@@ -169,6 +171,7 @@ pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, usual: Optio
             let Some(coordinator) = weak.upgrade() else { return };
             places = coordinator.decide_all(open, usual).await;
         }
+        task.add(names.len() as u64);
     }
 }
 

@@ -183,6 +183,11 @@ impl Loader {
         Ok(())
     }
 
+    /// How many documents came so far.
+    pub(super) fn documents(&self) -> u64 {
+        self.counts.documents
+    }
+
     /// Whether the content came for a document's range.
     pub(super) fn has_content(&self, id: &DocId, hash: &BlobId) -> bool {
         self.holds.contains_key(&(self.database.map().index_of(id), *hash))

@@ -14,8 +14,10 @@ use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::Summary;
 use crate::wire::hex;
+use crate::world::task::Task;
 use crate::world::{Disk, Env, OpenMode, Pool};
 
 /// A database that was brought back.
@@ -45,7 +47,9 @@ pub async fn restore(
     let settings = SettingsItem::decode(manifest.settings.as_bytes())?;
     let name = name.unwrap_or(&settings.name).to_owned();
     let database = create(coordinator, &name, &settings).await?;
-    match fill(&source, &manifest, &database).await {
+    let total = manifest.live + manifest.deleted;
+    let task = env.begin_task(Subject::new(TaskKind::Restore, &name), Some(total));
+    match fill(&source, &manifest, &database, &task).await {
         Ok(counts) => Ok(Restored { name, counts, taken_ms: manifest.taken_ms }),
         Err(error) => {
             drop(database);
@@ -83,12 +87,18 @@ pub async fn restore_node(
 }
 
 /// Fills a new database, and compares it with what the list says of all documents together.
-async fn fill(source: &Source, manifest: &Manifest, database: &Arc<Database>) -> Result<Counts, BackupError> {
+async fn fill(
+    source: &Source,
+    manifest: &Manifest,
+    database: &Arc<Database>,
+    task: &Task,
+) -> Result<Counts, BackupError> {
     let mut loader = Loader::new(database);
     let words = LastWords::read(source, &manifest.layers).await?;
     let objects = manifest.layers.iter().flat_map(|layer| &layer.objects);
     for (number, object) in objects.enumerate() {
         take(source, &object.name, &mut loader, &|id| words.is_of(id, number)).await?;
+        task.done(loader.documents());
     }
     for name in &manifest.others {
         for next in source.frames(name).await? {

@@ -35,9 +35,11 @@ use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::render::Attachment;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::{self, Cut, ShardError, ShardId, ShardReplica, Summary};
 use crate::storage::{BlobReader, Direction, ReadAs, StorageError};
 use crate::wire::hex;
+use crate::world::task::Task;
 use crate::world::{Env, Pool};
 
 /// What a snapshot reads.
@@ -183,6 +185,8 @@ struct Taking<'d> {
     /// Frames of documents for the next object of one of them.
     frames: Vec<u8>,
     in_last: bool,
+    /// In the list of tasks: changes that were read.
+    task: Task,
 }
 
 impl<'d> Taking<'d> {
@@ -194,6 +198,7 @@ impl<'d> Taking<'d> {
         adds: bool,
     ) -> Result<Taking<'d>, BackupError> {
         let settings = String::from_utf8_lossy(&dump::settings(database).encode()).into_owned();
+        let task = objects.env.begin_task(Subject::new(TaskKind::Snapshot, &database.name), None);
         let mut taking = Taking {
             database,
             objects,
@@ -204,6 +209,7 @@ impl<'d> Taking<'d> {
             last: Layer::default(),
             frames: Vec::new(),
             in_last: false,
+            task,
         };
         let replicas = taking.replicas().await?;
         let Earlier { layers, reached } = match adds {
@@ -216,6 +222,8 @@ impl<'d> Taking<'d> {
             let (since, purged) = reached.get(index).copied().unwrap_or((0, state.purge_seq));
             taking.places.push(Place { shard: replica.shard.id(), begun: state.position, since, purged });
         }
+        let total = taking.places.iter().map(|place| place.begun.saturating_sub(place.since)).sum();
+        taking.task.done_of(0, total);
         Ok(taking)
     }
 
@@ -268,6 +276,7 @@ impl<'d> Taking<'d> {
                 self.set_last(*seq > self.places[index].begun).await?;
                 self.document(document, contents).await?;
             }
+            self.task.add(page.last_seq.saturating_sub(self.places[index].since));
             self.places[index].since = page.last_seq;
             if page.end {
                 return self.cut_object().await;

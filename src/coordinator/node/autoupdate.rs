@@ -17,8 +17,8 @@ use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::events::EventKind;
 use crate::document::json::Value;
+use crate::index::Definition;
 use crate::index::search::SearchDefinition;
-use crate::index::{Definition, IndexTask};
 use crate::limits;
 
 /// Databases whose views are behind.
@@ -29,11 +29,6 @@ struct Behind {
 }
 
 impl Coordinator {
-    /// The builds of indexes that run on this node now.
-    pub fn index_tasks(&self) -> Vec<IndexTask> {
-        self.indexes().tasks()
-    }
-
     /// Starts the task that brings views up to date; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_views(self: &Arc<Self>) {
         let (news, env) = (self.watch_events(), self.env().clone());

@@ -3,6 +3,7 @@
 pub(super) mod autoupdate;
 pub mod check;
 pub mod global_changes;
+pub(super) mod index_cleanup;
 pub(super) mod lost;
 pub(super) mod room;
 pub(super) mod serve;

@@ -492,11 +492,10 @@ impl Serving<'_> {
     }
 
     async fn compact(&self) -> Result<(), ShardError> {
-        let shard = self.replica.shard.clone();
-        let limit = self.database.compaction().purges_to_keep(self.range, &shard).await?;
-        let pace = self.database.compaction().compaction_pace();
+        let (database, range, shard) = (Arc::clone(self.database), self.range, self.replica.shard.clone());
+        let keep = database.compaction().purges_to_keep(range, &shard).await?;
         self.database.context.env.spawn(async move {
-            if let Err(error) = shard.compact(limit, pace).await {
+            if let Err(error) = database.compaction().compact_replica((range, &shard), keep, None).await {
                 tracing::warn!(%error, "a compaction ended early");
             }
         });

@@ -63,6 +63,7 @@ impl Coordinator {
         }
         coordinator.keep_global_changes();
         coordinator.keep_views();
+        coordinator.keep_cleaning_up();
         coordinator.watch_room();
         coordinator.keep_compacting();
         coordinator.keep_collecting();

@@ -249,7 +249,10 @@ impl Documents<'_> {
                 let edits = merge_of_stored(&id, path, data.deleted, &stored, revs_limit).into_iter().collect();
                 let source = RemoteReplica::new(&target, range, &node);
                 context.env.metrics().count(Counter::ReadRepairs);
-                if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
+                let done = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await;
+                let counter = if done.is_ok() { Counter::RepairsMade } else { Counter::RepairsFailed };
+                context.env.metrics().count(counter);
+                if let Err(error) = done {
                     tracing::debug!(%error, "a replica was not repaired by a read");
                     context.lagging(&name);
                 }

@@ -12,7 +12,8 @@ use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::index::search::SearchDefinition;
-use crate::index::{Definition, Header, Sees};
+use crate::index::{Definition, Header, Sees, Signature};
+use crate::observe::tasks::{Subject, TaskKind};
 
 /// What `_info` tells of the views of a design document.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +73,45 @@ impl Queries<'_> {
     /// # Errors
     /// When the node cannot read or write.
     pub async fn clean_up_views(self) -> Result<(), ViewError> {
+        let keep = self.indexes_to_keep().await?;
+        for range in self.ranges() {
+            for replica in self.replicas().primaries(&self.layout(), range).await? {
+                match replica {
+                    RangeReplica::Own(replica) => self.context.indexes.clean_up(&replica.shard, &keep).await?,
+                    RangeReplica::Remote(replica) => {
+                        if let Err(error) = replica.ask(KeepViews(keep.iter().map(|view| view.0).collect())).await {
+                            tracing::info!(%error, database = self.name, "a replica's views are not cleaned up");
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Queries::clean_up_views`], on the replicas of this node: the others clean up theirs. One that cannot be
+    /// read keeps no other from it.
+    pub(in crate::coordinator) async fn clean_up_own_views(self) -> Result<(), ViewError> {
+        let (keep, ranges) = (self.indexes_to_keep().await?, self.ranges());
+        let subject = Subject::new(TaskKind::IndexCleanup, &self.name);
+        let task = self.context.env.begin_task(subject, Some(ranges.len() as u64));
+        for range in ranges {
+            let cleaned = async {
+                match self.replicas().own_replica(range).await? {
+                    Some(own) => self.context.indexes.clean_up(&own.shard, &keep).await,
+                    None => Ok(()),
+                }
+            };
+            if let Err(error) = cleaned.await {
+                tracing::debug!(%error, database = self.name, range, "a replica's views are not cleaned up");
+            }
+            task.add(1);
+        }
+        Ok(())
+    }
+
+    /// The indexes that design documents name, and those that answer in their place (`[settee] index_swap`).
+    async fn indexes_to_keep(self) -> Result<BTreeSet<Signature>, ViewError> {
         let mut keep = BTreeSet::new();
         for program in self.design_docs().programs().await?.iter() {
             for (name, definition) in SearchDefinition::all(program.body(), self.map().partitioned) {
@@ -91,18 +131,6 @@ impl Queries<'_> {
             }
         }
         keep.extend(self.known.expires_at().map(|member| Definition::expiry(&member).signature));
-        for range in self.ranges() {
-            for replica in self.replicas().primaries(&self.layout(), range).await? {
-                match replica {
-                    RangeReplica::Own(replica) => self.context.indexes.clean_up(&replica.shard, &keep).await?,
-                    RangeReplica::Remote(replica) => {
-                        if let Err(error) = replica.ask(KeepViews(keep.iter().map(|view| view.0).collect())).await {
-                            tracing::info!(%error, database = self.name, "a replica's views are not cleaned up");
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
+        Ok(keep)
     }
 }

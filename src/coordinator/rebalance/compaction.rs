@@ -2,14 +2,17 @@
 //!
 //! Bodies of revisions that are no leaves stay readable until compaction. It starts by itself for a range whose bytes
 //! are a multiple of the live ones (`[smoosh.ratio_dbs] min_priority`) or that has many dead bytes (`[smoosh.slack_dbs]
-//! min_priority`), as CouchDB's does; ranges below `min_size` are left alone. Looked at are the databases that are
-//! open: dead bytes come from writes, which open them. `[settee] auto_compaction` turns it off, `compaction_mb_per_s`
-//! is the budget of all compaction. It removes records in place, so that it needs no room for a second copy.
+//! min_priority`), as CouchDB's does; ranges below `min_size` are left alone. Each of the two has hours of the day
+//! (`window.rs`). Looked at are the databases that are open: dead bytes come from writes, which open them. `[settee]
+//! auto_compaction` turns it off, `compaction_mb_per_s` is the budget of all compaction. It removes records in place,
+//! so that it needs no room for a second copy, and one that ends early has lost nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::config::Config;
+use crate::coordinator::rebalance::window::Window;
 use crate::coordinator::rebalance::{Compaction, RebalanceOperations};
 use crate::coordinator::replica::calls::Compact;
 use crate::coordinator::replica::catalogue::Coordinator;
@@ -18,6 +21,7 @@ use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::error::SettingError;
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::{self, Pace, ShardError, ShardReplica};
 
 /// When a range is due.
@@ -25,8 +29,10 @@ use crate::shard::{self, Pace, ShardError, ShardReplica};
 struct Thresholds {
     ratio: f64,
     ratio_bytes: u64,
+    ratio_hours: Window,
     slack: u64,
     slack_bytes: u64,
+    slack_hours: Window,
 }
 
 impl Thresholds {
@@ -35,15 +41,20 @@ impl Thresholds {
         Thresholds {
             ratio: ratio.filter(|ratio: &f64| *ratio > 1.0).unwrap_or(limits::COMPACTION_RATIO),
             ratio_bytes: config.u64("smoosh.ratio_dbs", "min_size", limits::COMPACTION_MIN_BYTES),
+            ratio_hours: Window::of(config, "smoosh.ratio_dbs"),
             slack: config.u64("smoosh.slack_dbs", "min_priority", limits::COMPACTION_SLACK_BYTES),
             slack_bytes: config.u64("smoosh.slack_dbs", "min_size", limits::COMPACTION_MIN_BYTES),
+            slack_hours: Window::of(config, "smoosh.slack_dbs"),
         }
     }
 
-    fn is_due(&self, sizes: &shard::Sizes) -> bool {
+    /// The hours in which a range of these sizes is to be compacted, if it is due for that and they are on at `wall`.
+    fn due(&self, sizes: &shard::Sizes, wall: Duration) -> Option<Window> {
         let by_ratio = sizes.file as f64 >= self.ratio * sizes.active as f64 && sizes.file >= self.ratio_bytes;
         let by_slack = sizes.file - sizes.active >= self.slack && sizes.file >= self.slack_bytes;
-        sizes.file > sizes.active && (by_ratio || by_slack)
+        let due = [(by_ratio, self.ratio_hours), (by_slack, self.slack_hours)];
+        let hours = due.into_iter().find(|(is_due, hours)| *is_due && hours.is_open(wall)).map(|(_, hours)| hours);
+        hours.filter(|_| sizes.file > sizes.active)
     }
 }
 
@@ -100,14 +111,39 @@ impl Compaction<'_> {
         let Some(OwnReplica { shard: replica, .. }) = self.replicas().own_replica(index).await? else {
             return Ok(false);
         };
-        if let Some(thresholds) = due
-            && !thresholds.is_due(&replica.info().await?.sizes)
-        {
-            return Ok(false);
+        let hours = match due {
+            None => None,
+            Some(thresholds) => match thresholds.due(&replica.info().await?.sizes, self.context.env.wall()) {
+                None => return Ok(false),
+                hours => hours,
+            },
+        };
+        let keep = self.purges_to_keep(index, &replica).await?;
+        self.compact_replica((index, &replica), keep, hours).await
+    }
+
+    /// Compacts this node's replica of a range, whose log of purges keeps its last `keep` records. Where `hours` are
+    /// strict it ends with them. Answers whether it came to the end.
+    pub(in crate::coordinator) async fn compact_replica(
+        self,
+        (index, replica): (usize, &ShardReplica),
+        keep: u64,
+        hours: Option<Window>,
+    ) -> Result<bool, ShardError> {
+        let (env, info) = (&self.context.env, replica.info().await?);
+        let subject = Subject::new(TaskKind::DatabaseCompaction, &self.name).range(self.map().range(index));
+        let task = env.begin_task(subject, Some(info.doc_count + info.doc_del_count));
+        let goes_on = |phase: &'static str, documents: u64| {
+            task.phase(phase);
+            task.done(documents);
+            hours.is_none_or(|hours| hours.lets_go_on(env.wall()))
+        };
+        let is_done = replica.compact_while(keep, self.compaction_pace(), &goes_on).await?;
+        match is_done {
+            true => env.metrics().count(Counter::ShardsCompacted),
+            false => tracing::info!(database = self.name, range = index, "a compaction ends with its hours"),
         }
-        replica.compact(self.purges_to_keep(index, &replica).await?, self.compaction_pace()).await?;
-        self.context.env.metrics().count(Counter::ShardsCompacted);
-        Ok(true)
+        Ok(is_done)
     }
 
     /// How many purge records a replica keeps: as many as the limit says, and all that another replica or its own child
@@ -136,7 +172,7 @@ impl Compaction<'_> {
     }
 
     /// The budget of a compaction on this node.
-    pub(in crate::coordinator) fn compaction_pace(self) -> Pace {
+    fn compaction_pace(self) -> Pace {
         let budget = self.context.config.u64("settee", "compaction_mb_per_s", limits::COMPACTION_MB_PER_S);
         Pace::new(&self.context.env, budget)
     }
@@ -208,7 +244,7 @@ mod tests {
             Thresholds::of(&Config::in_memory(&env, settings))
         };
         let due = |thresholds: Thresholds, active: u64, file: u64| {
-            thresholds.is_due(&shard::Sizes { active, external: active, file })
+            thresholds.due(&shard::Sizes { active, external: active, file }, Duration::from_secs(3600)).is_some()
         };
         let (mb, default) = (1 << 20, of(&[]));
         assert!(due(default, 2 * mb, 4 * mb) && due(default, 0, 2 * mb));
@@ -217,5 +253,10 @@ mod tests {
         let eager = of(&["smoosh.ratio_dbs/min_priority=1.2", "smoosh.ratio_dbs/min_size=10"]);
         assert!(due(eager, 100, 120) && !due(eager, 100, 119));
         assert_eq!(of(&["smoosh.ratio_dbs/min_priority=x"]), default);
+        let at_night = of(&["smoosh.ratio_dbs/from=22:00", "smoosh.ratio_dbs/to=01:00"]);
+        assert!(!due(at_night, 0, 2 * mb), "it is 01:00");
+        assert!(due(at_night, 10_000 * mb, 10_512 * mb), "the other rule has no hours");
+        let later = of(&["smoosh.ratio_dbs/from=22:00", "smoosh.ratio_dbs/to=01:01"]);
+        assert!(due(later, 0, 2 * mb));
     }
 }

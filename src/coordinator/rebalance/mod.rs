@@ -8,6 +8,7 @@ pub mod moves;
 pub mod plan;
 pub mod reshard;
 pub(super) mod split;
+pub(super) mod window;
 
 database_operations! {
     /// What this room does with a database.

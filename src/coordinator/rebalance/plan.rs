@@ -19,6 +19,7 @@ use crate::coordinator::topology::names;
 use crate::coordinator::topology::peers::{Peer, Urgency};
 use crate::coordinator::topology::record::Move;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::world::Pool;
 
 /// Databases that every node needs, which get as many replicas as `[cluster] n` says once there are nodes for them.
@@ -350,7 +351,8 @@ async fn carry_out(weak: Weak<Coordinator>, request: RebalanceRequest, round: u6
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (mut moving, mut members) = (context.moving.subscribe(), context.peers.watch());
     let mut planned: VecDeque<MoveRequest> = VecDeque::new();
-    let (mut pause, mut is_new) = (limits::MOVE_PAUSE, true);
+    let (mut pause, mut is_new, mut all_begun) = (limits::MOVE_PAUSE, true, 0);
+    let task = context.env.begin_task(Subject::new(TaskKind::Rebalance, ""), None);
     while context.rebalancing.is_on(round) {
         let Some(coordinator) = weak.upgrade() else { return };
         moving.borrow_and_update();
@@ -373,6 +375,9 @@ async fn carry_out(weak: Weak<Coordinator>, request: RebalanceRequest, round: u6
         let begun = coordinator.begin_some(&mut planned, limits::MOVES_AT_ONCE.saturating_sub(busy)).await;
         drop(coordinator);
         context.rebalancing.note(round, begun as u64, planned.len());
+        all_begun += begun;
+        let (ended, left) = (all_begun.saturating_sub(busy + begun), planned.len());
+        task.done_of(ended as u64, (all_begun.max(busy + begun) + left) as u64);
         pause = if busy + begun > 0 { limits::MOVE_PAUSE } else { (pause * 2).min(limits::REBALANCE_PAUSE_MAX) };
         context.env.sleep(limits::MOVES_LOOK).await;
         let _ = context.env.timeout(pause, moving.changed()).await;

@@ -23,6 +23,7 @@ use crate::coordinator::topology::record::{self, Children, MapRecord};
 use crate::document::id::DocId;
 use crate::index::Definition;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::{self, ShardError, ShardId, ShardReplica, Sorter};
 use crate::storage::{ShardEngine, StorageError, WriteView};
 
@@ -37,14 +38,20 @@ impl OwnReplicas<'_> {
             let own = self.replicas().own_replica(range).await?.ok_or(ShardError::Moved)?;
             let halves = self.halves_of((range, &cell), &own).await?;
             self.unless_abandoned(range, &cell, || own.shard.mirror_locals(Some(Arc::clone(&halves.sorter))))?;
+            let subject = Subject::new(TaskKind::Resharding, &self.name).range(self.map().range(range));
+            let task = self.context.env.begin_task(subject, Some(own.replica_position().position));
+            let note = |step: &'static str| {
+                task.phase(step);
+                note(step);
+            };
             note("initial_copy");
-            halves.fill(&own).await?;
+            halves.fill(&own, Some(&task)).await?;
             note("topoff1");
-            halves.fill(&own).await?;
+            halves.fill(&own, Some(&task)).await?;
             note("build_indices");
             self.build_views(range, &halves).await;
             note("topoff2");
-            halves.fill(&own).await?;
+            halves.fill(&own, Some(&task)).await?;
             note("copy_local_docs");
             own.shard.leave_locals(&halves.shards()).await?;
             Ok(halves)
@@ -146,7 +153,7 @@ impl OwnReplicas<'_> {
         let halves = self.prepare(range, &|_| {}).await?;
         let own = self.replicas().own_replica(range).await?.ok_or(ShardError::Moved)?;
         loop {
-            halves.fill(&own).await?;
+            halves.fill(&own, None).await?;
             let record = self.record_of_split(range, &halves, places.clone());
             match own.shard.hand_over(halves.shards(), Arc::clone(&halves.sorter), record).await {
                 Ok(true) => break,

@@ -24,7 +24,6 @@ use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::topology::record::{self, Known, Record, Settings};
 use crate::coordinator::topology::{names, placement, rows, superseded};
 use crate::document::security;
-use crate::index::Indexes;
 use crate::limits;
 use crate::observe::workers::Worker;
 use crate::shard::{self, ShardError, ShardId};
@@ -384,6 +383,16 @@ impl Coordinator {
         self.context.storage.damage()
     }
 
+    /// Bytes of full-text indexes that are kept in memory.
+    pub fn open_search_bytes(&self) -> u64 {
+        self.context.indexes.open_search_bytes()
+    }
+
+    /// Bytes that the page caches of open store files may take, and how many files are open.
+    pub fn open_store_files(&self) -> (u64, u64) {
+        self.context.storage.open_store_files()
+    }
+
     /// How many databases have an open handle.
     pub fn open_databases(&self) -> usize {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).open
@@ -440,10 +449,6 @@ impl Coordinator {
 
     pub(in crate::coordinator) fn config(&self) -> &Config {
         &self.context.config
-    }
-
-    pub(in crate::coordinator) fn indexes(&self) -> &Indexes {
-        &self.context.indexes
     }
 
     pub(in crate::coordinator) fn context(&self) -> &Arc<Context> {

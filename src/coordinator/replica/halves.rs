@@ -7,6 +7,7 @@ use crate::coordinator::replica::blob_stream;
 use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::shard::{Legacy, ShardError, ShardReplica, Sorter};
 use crate::storage::Hold;
+use crate::world::task::Task;
 
 /// The child shards of a replica, filled up to some moment.
 #[derive(Clone)]
@@ -22,17 +23,20 @@ impl Halves {
         self.replicas.each_ref().map(|replica| replica.shard.clone())
     }
 
-    /// Takes over all that is in the replica when this ends.
-    pub(in crate::coordinator) async fn fill(&self, own: &OwnReplica) -> Result<(), ShardError> {
+    /// Takes over all that is in the replica when this ends; tells the task how many of its changes that are so far.
+    pub(in crate::coordinator) async fn fill(&self, own: &OwnReplica, task: Option<&Task>) -> Result<(), ShardError> {
         loop {
             let [first, second] = &self.replicas;
             let since = first.shard.inherited().await?.min(second.shard.inherited().await?);
+            task.iter().for_each(|task| task.done_of(since.0, own.replica_position().position));
             let legacy = Arc::new(own.shard.legacy(since).await?);
             let _holds = self.stage(own, &legacy).await?;
             for replica in &self.replicas {
                 replica.shard.inherit(Arc::clone(&legacy), Arc::clone(&self.sorter)).await?;
             }
             if legacy.is_last {
+                let all = own.replica_position().position;
+                task.iter().for_each(|task| task.done_of(all, all));
                 return Ok(());
             }
         }

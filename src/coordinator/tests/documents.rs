@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::coordinator::read::documents;
-use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
+use crate::coordinator::rebalance::window::Window;
+use crate::coordinator::{FeedOperations, ReadOperations, RebalanceOperations, WriteOperations};
 use crate::document::render::Encoding;
 
 #[tokio::test]
@@ -269,6 +270,31 @@ async fn ranges_with_many_dead_bytes_are_compacted_by_themselves() {
     let sizes = database.info().await.unwrap().sizes;
     assert_eq!(sizes.file, sizes.active);
     assert_eq!(coordinator.compact_what_is_due().await, 0);
+}
+
+#[tokio::test]
+async fn compaction_keeps_to_its_hours() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let set = async |key: (&str, &str), value: &str| coordinator.config().set(key, value, false).await.unwrap();
+    coordinator.create_database("db", CreateOptions { q: Some(1), ..CreateOptions::default() }).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    let rev = put(&database, "a", &format!("{{\"x\":\"{}\"}}", "y".repeat(400))).await;
+    put(&database, "a", &format!("{{\"_rev\":\"{rev}\"}}")).await;
+    set(("smoosh.ratio_dbs", "min_size"), "1").await;
+    set(("smoosh.ratio_dbs", "min_priority"), "1.01").await;
+    // Hours that begin in two hours and end in four: no test takes as long.
+    let hour = world.env.wall().as_secs() / 3600;
+    set(("smoosh.ratio_dbs", "from"), &format!("{:02}:00", (hour + 2) % 24)).await;
+    set(("smoosh.ratio_dbs", "to"), &format!("{:02}:00", (hour + 4) % 24)).await;
+    assert_eq!(coordinator.compact_what_is_due().await, 0, "it is not the time");
+    set(("smoosh.ratio_dbs", "strict_window"), "true").await;
+    let hours = Window::of(coordinator.config(), "smoosh.ratio_dbs");
+    let own = database.replicas().own_replica(0).await.unwrap().unwrap().shard;
+    let ended = database.compaction().compact_replica((0, &own), 1000, Some(hours)).await;
+    assert_eq!(ended, Ok(false), "one that ran into their end stops");
+    set(("smoosh.ratio_dbs", "from"), &format!("{:02}:00", (hour + 22) % 24)).await;
+    assert_eq!(coordinator.compact_what_is_due().await, 1, "what it left is done in the next ones");
 }
 
 /// The answer was 404, which says that nothing was done.

@@ -121,7 +121,7 @@ async fn nothing_ends_where_no_member_is_named() {
     put(&database, "b", r#"{"ends":"soon"}"#).await;
     expire(&Arc::downgrade(&coordinator)).await;
     assert_eq!(database.expiry().outlook(true).await.unwrap(), None);
-    let calls = (coordinator.indexes().tasks().len(), body(&database, "a").await);
+    let calls = (coordinator.env().metrics().tasks().states().len(), body(&database, "a").await);
     assert_eq!(calls, (0, r#"{"ends":1}"#.to_owned()));
     for name in ["", "_ends", &"e".repeat(257)] {
         let wanted = AutoPurge { expires_at: Some(name.to_owned()), ..AutoPurge::default() };

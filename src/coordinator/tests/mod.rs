@@ -10,10 +10,12 @@ mod expiry;
 mod feeds;
 mod find;
 mod fuzz;
+mod index_cleanup;
 mod lists;
 mod reshard;
 mod search;
 mod selected;
+mod tasks;
 mod validation;
 mod views;
 

@@ -112,7 +112,7 @@ impl SearchIndex {
             header = self.purge_step(header).await?;
         }
         let begun_at = header.position;
-        let task = (begun_at < target).then(|| self.tasks.begin(&self.env, &self.owner, target - begun_at));
+        let task = (begun_at < target).then(|| self.env.begin_task(self.owner.subject(), Some(target - begun_at)));
         let (mut until, mut catch_ups, mut is_at_end) = (target, 0, false);
         loop {
             if header.position >= until {

@@ -29,8 +29,7 @@ use settee_search::schema::Schema;
 use settee_search::search::{Answer, Limits, Request, SearchError, nouveau};
 use settee_search::segment::Part;
 
-use super::tasks::{Owner, Tasks};
-use super::{IndexError, Indexes, Slot};
+use super::{IndexError, Indexes, Owner, Slot};
 use crate::limits;
 use crate::shard::ShardReplica;
 use crate::world::{Env, Pool};
@@ -52,7 +51,6 @@ pub struct SearchIndex {
     slot: Arc<Slot>,
     open: Arc<OpenIndexes>,
     owner: Arc<Owner>,
-    tasks: Tasks,
 }
 
 impl fmt::Debug for SearchIndex {
@@ -79,7 +77,6 @@ impl Indexes {
             slot: self.slot(replica.id(), definition.signature),
             open: Arc::clone(&self.open),
             owner: Arc::new(owner),
-            tasks: self.tasks.clone(),
         }
     }
 }

@@ -200,6 +200,11 @@ impl OpenIndexes {
         lock(&self.open).states.contains_key(&key)
     }
 
+    /// Bytes that are kept.
+    pub fn memory(&self) -> usize {
+        lock(&self.open).states.values().map(|kept| kept.state.memory()).sum()
+    }
+
     /// Commits so far.
     fn changes(&self) -> u64 {
         lock(&self.open).changes

@@ -17,7 +17,7 @@ use crate::http::handle::search::no_index;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::Analyzer;
-use crate::observe::metrics::Counter;
+use crate::observe::metrics::{Counter, Histogram};
 use crate::world::Pool;
 use args::NouveauArgs;
 
@@ -84,7 +84,9 @@ async fn search(
     let (include_docs, sort) = (args.include_docs, args.request.sort.clone());
     let asks = (args.request.counts.is_some(), args.request.ranges.is_some());
     let query = TypedQuery { request: args.request, bookmark: args.bookmark, update: args.update };
+    let begun = ctx.env.now();
     let page = index.ask_typed(query).await?;
+    ctx.env.metrics().record_ms(Histogram::TypedSearchTime, ctx.env.now().since(begun));
     let form = answer::Form { docs: include_docs.then_some(index), sort, asks };
     Ok(Reply::generate(move |mut sink| async move { form.write(page, &mut sink).await }))
 }

@@ -7,8 +7,8 @@ use crate::document::json::{Object, Value};
 use crate::http::forward;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
-use crate::index::IndexTask;
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskState};
 use crate::replicate::Outcome;
 use crate::replicate::request::Order;
 
@@ -97,23 +97,70 @@ pub async fn active_tasks(ctx: &Context, request: &Request) -> Reply {
 pub fn tasks_here(ctx: &Context) -> Vec<Value> {
     let replications = ctx.replicator.jobs();
     let replications = replications.iter().map(|job| scheduler::task(ctx, job));
-    let indexes = ctx.coordinator.index_tasks();
-    replications.chain(indexes.iter().map(|index| index_task(ctx, index))).map(Value::Object).collect()
+    let others = ctx.env.metrics().tasks().states();
+    replications.chain(others.iter().map(|task| long_task(&ctx.node_name, task))).map(Value::Object).collect()
 }
 
-/// A build of an index; `seconds_left` is settee's own.
-fn index_task(ctx: &Context, task: &IndexTask) -> Object {
+/// A task of the node that is no replication. `seconds_left`, `source_node` and most types are settee's own.
+fn long_task(node: &str, task: &TaskState) -> Object {
+    let Subject { kind, database, range, design, peer } = &task.subject;
     let mut out = Object::new();
-    out.push("type", if task.owner.is_search { "search_indexer" } else { "indexer" });
+    out.push("type", kind.as_str());
     out.push("pid", format!("<0.{}.0>", task.number));
-    out.push("node", ctx.node_name.as_str());
-    out.push("database", format!("shards/{}/{}", task.owner.range, task.owner.database));
-    out.push("design_document", task.owner.design.as_str());
+    out.push("node", node);
+    match (database.as_str(), range.as_str()) {
+        ("", _) => {}
+        (database, "") => out.push("database", database),
+        (database, range) => out.push("database", format!("shards/{range}/{database}")),
+    }
+    for (name, value) in [("design_document", design.as_str()), ("source_node", peer.as_str())] {
+        if !value.is_empty() {
+            out.push(name, value);
+        }
+    }
+    if let Some(phase) = task.phase {
+        out.push("phase", phase);
+    }
     out.push("changes_done", task.done);
-    out.push("total_changes", task.total);
-    out.push("progress", task.progress());
+    if let (Some(total), Some(progress)) = (task.total, task.progress()) {
+        out.push("total_changes", total);
+        out.push("progress", progress);
+    }
     out.push("started_on", task.started.as_secs());
     out.push("updated_on", task.updated.as_secs());
     out.push("seconds_left", task.left().map_or(Value::Null, |left| Value::from(left.as_secs())));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::observe::tasks::{TaskKind, Tasks};
+
+    #[test]
+    fn a_task_shows_what_is_known_of_it() {
+        let (tasks, at) = (Tasks::default(), Duration::from_secs);
+        let compaction = Subject::new(TaskKind::DatabaseCompaction, "db").range("00000000-7fffffff");
+        let number = tasks.begin(compaction, Some(4), (at(1000), at(1)));
+        tasks.update(number, (at(1010), at(11)), |task| (task.done, task.phase) = (1, Some("documents")));
+        tasks.begin(Subject::new(TaskKind::NodeSync, "").peer("n2"), None, (at(1011), at(12)));
+        let shown: Vec<String> =
+            tasks.states().iter().map(|task| String::from_utf8(long_task("n1", task).to_vec()).unwrap()).collect();
+        assert_eq!(
+            shown,
+            [
+                concat!(
+                    r#"{"type":"database_compaction","pid":"<0.1.0>","node":"n1","database":"shards/00000000-7fffffff/db","#,
+                    r#""phase":"documents","changes_done":1,"total_changes":4,"progress":25,"#,
+                    r#""started_on":1000,"updated_on":1010,"seconds_left":30}"#
+                ),
+                concat!(
+                    r#"{"type":"node_sync","pid":"<0.2.0>","node":"n1","source_node":"n2","changes_done":0,"#,
+                    r#""started_on":1011,"updated_on":1011,"seconds_left":null}"#
+                ),
+            ]
+        );
+    }
 }

@@ -19,7 +19,7 @@ use crate::http::handle::query::partition;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::NoIndex;
-use crate::observe::metrics::Counter;
+use crate::observe::metrics::{Counter, Histogram};
 use answer::Form;
 use args::SearchArgs;
 
@@ -77,7 +77,9 @@ async fn search(
     let asked = args.request(partitioned)?;
     let is_grouped = asked.group.is_some();
     let query = SearchQuery { request: asked, bookmark: args.bookmark.take(), update: !args.is_stale };
+    let begun = ctx.env.now();
     let page = index.ask(query).await?;
+    ctx.env.metrics().record_ms(Histogram::SearchTime, ctx.env.now().since(begun));
     let docs = args.include_docs.then_some(index);
     let form = Form { docs, old_groups: args.old_groups, indexes: Vec::new() };
     Ok(Reply::generate(move |mut sink| async move {
@@ -138,7 +140,9 @@ async fn search_several(
     }
     let request = args.request(partitioned)?;
     let query = SearchQuery { request, bookmark: args.bookmark.take(), update: !args.is_stale };
+    let begun = ctx.env.now();
     let SeveralPage { page, from } = ask_several(&indexes, query).await?;
+    ctx.env.metrics().record_ms(Histogram::SearchTime, ctx.env.now().since(begun));
     let docs = if args.include_docs { indexes.pop() } else { None };
     let form = Form { docs, old_groups: false, indexes: from.into_iter().map(|at| names[at].clone()).collect() };
     Ok(Reply::generate(move |mut sink| async move { form.write(page.answer, page.bookmark, &mut sink).await }))

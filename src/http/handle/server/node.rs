@@ -20,6 +20,7 @@ use crate::http::handle::server;
 use crate::http::request::Verb;
 use crate::http::stats::Levels;
 use crate::http::{Context, Problem, Reply, Request, Result, forward};
+use crate::observe::tasks::TaskKind;
 use crate::world::Pool;
 
 /// `rest` is the path behind `_node`.
@@ -145,8 +146,13 @@ pub const COLLATOR_VERSION: &str = "153.120";
 
 /// What compacts by itself, in the form of CouchDB's channels. Nothing waits in a queue: what is due is looked for.
 fn compactions(ctx: &Context) -> Value {
+    let tasks = ctx.env.metrics().tasks().states();
     let channel = |name: &str| {
-        let active = if name == "ratio_dbs" { ctx.coordinator.compacting() } else { 0 };
+        let active = match name {
+            "ratio_dbs" => ctx.coordinator.compacting(),
+            "index_cleanup" => tasks.iter().filter(|task| task.subject.kind == TaskKind::IndexCleanup).count(),
+            _ => 0,
+        };
         json!({"active": active, "starting": 0, "waiting": {"size": 0, "min": 0, "max": 0}})
     };
     let channels: serde_json::Map<String, Value> =
@@ -178,6 +184,8 @@ async fn levels(ctx: &Context) -> Levels {
         cluster: ctx.cluster.counters(),
         replicas: ctx.coordinator.replica_counts(),
         compacting: ctx.coordinator.compacting() as u64,
+        search_bytes: ctx.coordinator.open_search_bytes(),
+        store_files: ctx.coordinator.open_store_files(),
         lag: ctx.coordinator.convergence_lag(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }

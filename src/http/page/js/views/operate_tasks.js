@@ -42,7 +42,7 @@ export function tasks(ctx) {
 
 function named(task) {
   if (task.type === "replication") return h("span", { class: "strong" }, task.doc_id ?? task.replication_id?.slice(0, 12));
-  return h("span", { class: "strong" }, task.design_document ?? database(task));
+  return h("span", { class: "strong" }, task.design_document ?? (database(task) || words.allDatabases));
 }
 
 /// `shards/RANGE/NAME` as the name alone.
@@ -53,7 +53,8 @@ function database(task) {
 function below(task) {
   if (task.type === "replication") return h("span", { class: "ends" }, bareUrl(task.source), h("span", { class: "route-arrow" }, "→"), bareUrl(task.target));
   const range = /^shards\/([0-9a-f]{8}-[0-9a-f]{8})\//.exec(task.database ?? "")?.[1];
-  return range ? `${database(task)}, ${range}` : database(task);
+  const from = task.source_node ? words.from(task.source_node) : null;
+  return [database(task), range, from, task.phase ? words.phases[task.phase] ?? task.phase : null].filter(Boolean).join(", ");
 }
 
 function meter(task) {
@@ -66,7 +67,7 @@ function meter(task) {
       h("span", { class: "small soft" }, [words.written(task.docs_written ?? 0), typeof pending === "number" ? words.pending(pending) : null].filter(Boolean).join(", ")));
   }
   const share = typeof task.progress === "number" ? task.progress / 100 : task.total_changes ? task.changes_done / task.total_changes : null;
-  return h("div", { class: "task-progress" }, progress(label, share), h("span", { class: "small soft" }, words.done(task.changes_done ?? 0, task.total_changes ?? 0), share === null ? "" : ` (${count(Math.round(share * 100))} %)`));
+  return h("div", { class: "task-progress" }, progress(label, share), h("span", { class: "small soft" }, words.done(task.changes_done ?? 0, task.total_changes), share === null ? "" : ` (${count(Math.round(share * 100))} %)`));
 }
 
 /// What the node says, else from how fast it was in the last half minute.
