@@ -654,8 +654,8 @@ async fn a_snapshot_with_a_damaged_or_missing_object_is_refused_and_leaves_nothi
 
 const MANY: usize = 1200;
 
-/// Many documents in one store file whose pages are read from the disk each time, and the file. Nothing is flushed to it
-/// any more.
+/// Many documents in one store file whose pages are read from the disk each time, and the file. Nothing is flushed to
+/// it any more.
 async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
     let rare = StorageOptions { cache_bytes: 0, common_files: 1, ..StorageOptions::default() };
     // With each commit all that came before is flushed.
