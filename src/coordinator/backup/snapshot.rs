@@ -79,8 +79,8 @@ pub struct NodeSnapshot {
 ///
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what is
-/// superseded for it on this node is not in its replicas yet, [`BackupError::Elsewhere`] where a range has no replica on
-/// this node.
+/// superseded for it on this node is not in its replicas yet, [`BackupError::Elsewhere`] where a range has no replica
+/// on this node.
 pub async fn snapshot(
     env: &Env,
     database: &Arc<Database>,
