@@ -115,6 +115,9 @@ def default_steps():
         Step("chaos", "wait",
              "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", node),
         Step("fuzz", "compute", "python3 scripts/fuzz --ms ${FUZZ_MS:-500} --built target/checks/sim-tests.json", ("sim-build",)),
+        # One seed, so that a change is not held up by what another one did; `fuzz-http-long` draws its seed.
+        Step("fuzz-http", "wait",
+             "python3 scripts/fuzz-http --seconds ${FUZZ_HTTP_SECONDS:-20} --seed ${FUZZ_HTTP_SEED:-1}", node),
         Step("iso-codes", "wait", "python3 scripts/load-iso-codes", node, ("/usr/share/iso-codes/json",)),
         Step("timeline-browser", "wait", "python3 scripts/timeline-browser", (*both, "browser"), ("chromium", "chromedriver")),
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
@@ -161,6 +164,11 @@ def long_steps():
         step("migrate", "wait", "python3 scripts/migrate --port PORT", node, packages=True),
         step("package", "wait", "python3 scripts/package-test", node, ("dpkg-deb",)),
         step("monitoring", "wait", "python3 scripts/monitoring-check", node, ("prometheus", "promtool")),
+        # Its seed is drawn and printed, like that of `chaos`.
+        step("chaos-long", "wait", "python3 scripts/chaos --seconds ${LONG_CHAOS_SECONDS:-600} --port PORT", node),
+        step("soak", "wait", "python3 scripts/soak --seconds ${SOAK_SECONDS:-300}", node),
+        step("large-documents", "wait", "python3 scripts/large-documents --within 60", node),
+        step("random-updates", "wait", "python3 scripts/random-updates", node),
         step("many-databases", "wait", "python3 scripts/many-databases", node),
         step("load-million", "wait", "python3 scripts/load-million", node),
     ]
