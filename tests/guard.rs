@@ -2,6 +2,8 @@
 
 mod served;
 
+#[path = "guard/bombs.rs"]
+mod bombs;
 #[path = "guard/disk.rs"]
 mod disk;
 #[path = "guard/fair.rs"]

@@ -22,6 +22,8 @@ import sys
 import threading
 import time
 
+import npm
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOGS = ROOT / "target" / "checks"
 # How many steps of each kind run at once.
@@ -31,17 +33,23 @@ PASSED = re.compile(r"(\d+) pass(?:ed)?, (\d+) fail(?:ed)?(?:, (\d+) skip(?:ped)
 
 class Step:
     """One check: `kind` is a key of ROOM, `after` the steps that must have passed, `needs` programs that it starts and
-    folders that it reads, `behind` steps that must have ended where they run at all."""
+    folders that it reads, `behind` steps that must have ended where they run at all, `packages` whether it takes packages
+    from npm's registry: True, or a file that is there once it has them."""
 
-    def __init__(self, name, kind, command, after=(), needs=(), sets=("default",), behind=()):
+    def __init__(self, name, kind, command, after=(), needs=(), sets=("default",), behind=(), packages=None):
         self.name, self.kind, self.command = name, kind, command
         self.after, self.needs, self.sets, self.behind = after, needs, sets, behind
+        self.packages = packages
         self.state, self.counts, self.said = "waiting", (0, 0, 0), ""
         # Of the clock, and of the processors by all processes that the step waited for.
         self.seconds, self.processor = 0.0, 0.0
 
-    def missing(self):
-        return [need for need in self.needs if not (os.path.exists(need) if need[0] == "/" else shutil.which(need))]
+    def unavailable(self):
+        """Why it cannot run here, or None."""
+        missing = [need for need in self.needs if not (os.path.exists(need) if need[0] == "/" else shutil.which(need))]
+        if missing:
+            return f"not installed here: {', '.join(missing)}"
+        return npm.unavailable(self.packages if isinstance(self.packages, pathlib.Path) else None) if self.packages else None
 
     def run(self, port):
         """Runs the command; sets state, counts and what it said last."""
@@ -107,12 +115,14 @@ def default_steps():
         Step("chaos", "wait",
              "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", node),
         Step("fuzz", "compute", "python3 scripts/fuzz --ms ${FUZZ_MS:-500} --built target/checks/sim-tests.json", ("sim-build",)),
+        # One seed, so that a change is not held up by what another one did; `fuzz-http-long` draws its seed.
+        Step("fuzz-http", "wait",
+             "python3 scripts/fuzz-http --seconds ${FUZZ_HTTP_SECONDS:-20} --seed ${FUZZ_HTTP_SEED:-1}", node),
         Step("iso-codes", "wait", "python3 scripts/load-iso-codes", node, ("/usr/share/iso-codes/json",)),
         Step("timeline-browser", "wait", "python3 scripts/timeline-browser", (*both, "browser"), ("chromium", "chromedriver")),
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
-             ("chromium", "chromedriver", "npm")),
+             ("chromium", "chromedriver"), packages=npm.INSTALLED),
         Step("page-browser", "wait", "python3 scripts/page-browser", (*node, "browser"), ("chromium", "chromedriver")),
-        Step("page-phone", "wait", "python3 scripts/page-browser --form phone --no-pictures --no-axe", (*node, "browser"), ("chromium", "chromedriver")),
     ]
 
 
@@ -127,20 +137,23 @@ def long_steps():
     """What takes a night."""
     node, simulator, both = ("node",), ("simulator",), ("node", "simulator")
 
-    def step(name, kind, command, after=(), needs=()):
-        return Step(name, kind, command, after, needs, ("long",))
+    def step(name, kind, command, after=(), needs=(), packages=None):
+        return Step(name, kind, command, after, needs, ("long",), packages=packages)
 
     return [
         step("doc-tests", "build", "cargo test --profile testing --workspace --locked --doc"),
         step("dist", "build", "bash scripts/release"),
         step("conformance-dist", "wait", "SETTEE=target/dist/release/settee bash scripts/conformance PORT", (*node, "dist")),
         step("fauxton", "wait", "python3 scripts/page-browser fauxton --no-axe --no-pictures", (*node, "browser"),
-             ("chromium", "chromedriver", "npm")),
+             ("chromium", "chromedriver"), ROOT / "target" / "fauxton" / "index.html"),
         step("page-scale", "wait", "python3 scripts/page-browser scale-databases scale-documents --no-pictures", (*node, "browser"),
              ("chromium", "chromedriver")),
-        step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", node, ("npm",)),
-        step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, ("npm",)),
+        step("page-phone", "wait", "python3 scripts/page-browser --form phone --no-pictures --no-axe", (*node, "browser"),
+             ("chromium", "chromedriver")),
+        step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", node, packages=True),
+        step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, packages=True),
         step("conformance-cluster", "wait", "bash scripts/conformance-cluster", node),
+        step("conformance-cluster-faults", "wait", "python3 scripts/conformance-cluster-faults --rounds 10", node),
         step("bitrot", "wait", "python3 scripts/bitrot --rounds 100 --docs 200", node),
         step("full-disk", "wait", "python3 scripts/full-disk", node),
         step("fuzz-long", "compute",
@@ -152,9 +165,14 @@ def long_steps():
         step("cluster-seeds-long", "compute",
              f"{SIMULATOR} run --cluster --seeds ${{LONG_CLUSTER_SEEDS:-1000}} --from 1001", simulator),
         step("planted-shrink", "compute", f"{SIMULATOR} planted --shrink", simulator),
-        step("migrate", "wait", "python3 scripts/migrate --port PORT", node, ("npm",)),
+        step("migrate", "wait", "python3 scripts/migrate --port PORT", node, packages=True),
         step("package", "wait", "python3 scripts/package-test", node, ("dpkg-deb",)),
         step("monitoring", "wait", "python3 scripts/monitoring-check", node, ("prometheus", "promtool")),
+        # Its seed is drawn and printed, like that of `chaos`.
+        step("chaos-long", "wait", "python3 scripts/chaos --seconds ${LONG_CHAOS_SECONDS:-600} --port PORT", node),
+        step("soak", "wait", "python3 scripts/soak --seconds ${SOAK_SECONDS:-300}", node),
+        step("large-documents", "wait", "python3 scripts/large-documents --within 60", node),
+        step("random-updates", "wait", "python3 scripts/random-updates", node),
         step("many-databases", "wait", "python3 scripts/many-databases", node),
         step("load-million", "wait", "python3 scripts/load-million", node),
     ]
@@ -220,8 +238,8 @@ class Runner:
             lost = [need for need in step.after if state[need] in ("failed", "left out")]
             if lost:
                 self.leave_out(step, f"needs {', '.join(lost)}")
-            elif step.missing() and all(state[need] == "passed" for need in step.after):
-                self.leave_out(step, f"not installed here: {', '.join(step.missing())}")
+            elif all(state[need] == "passed" for need in step.after) and (why := step.unavailable()):
+                self.leave_out(step, why)
             state[step.name] = step.state
 
     def startable(self):

@@ -25,10 +25,12 @@ import subprocess
 import sys
 import time
 
+import npm
+
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 # What takes longest starts first.
 FIRST = ["settee", "seeds", "clients", "replication", "scripts", "cluster"]
-CLIENTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "clients"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def programs(arguments, lint):
@@ -62,7 +64,7 @@ def run(program, threads):
     name, path, folder = program
     started = time.monotonic()
     # Snapshots: a difference fails, nothing is written, and no cargo is called to find them.
-    snapshots = {"INSTA_UPDATE": "no", "INSTA_WORKSPACE_ROOT": str(CLIENTS.parents[1])}
+    snapshots = {"INSTA_UPDATE": "no", "INSTA_WORKSPACE_ROOT": str(ROOT)}
     environment = {**os.environ, **snapshots, "CARGO_MANIFEST_DIR": folder, "RUST_TEST_THREADS": str(threads)}
     done = subprocess.run([path], cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
     return name, path, folder, done, time.monotonic() - started
@@ -70,14 +72,7 @@ def run(program, threads):
 
 def left_out(name):
     """Why a test program cannot run here, or None: `clients` takes packages from npm's registry, once."""
-    if name != "clients":
-        return None
-    if missing := [program for program in ("node", "npm") if not shutil.which(program)]:
-        return f"not installed here: {', '.join(missing)}"
-    if (CLIENTS / "node_modules" / ".package-lock.json").exists():
-        return None
-    ping = subprocess.run(["npm", "ping", "--fetch-retries=0", "--fetch-timeout=10000"], cwd=CLIENTS, capture_output=True)
-    return "the packages of tests/clients cannot be fetched: npm ping fails" if ping.returncode else None
+    return npm.unavailable(npm.INSTALLED) if name == "clients" else None
 
 
 def main():

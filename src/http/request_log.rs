@@ -9,11 +9,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::StatusCode;
+
 use super::Context;
 use super::handle::Rules;
-use super::request::Verb;
+use super::request::{Request, Verb};
 use super::route::{Endpoint, InDatabase};
 use crate::config::Config;
+use crate::document::id::DocId;
 use crate::limits;
 
 /// What a line tells.
@@ -91,6 +94,25 @@ pub(super) fn is_administrative(endpoint: &Endpoint, verb: Verb, is_system: impl
 /// Whether the documents of a database are accounts, replications, or the cluster's own.
 pub(super) fn is_system(context: &Context, database: &str) -> bool {
     !matches!(Rules::of(context, database), Rules::None) || matches!(database, "_nodes" | "_dbs")
+}
+
+/// Writes the line about a design document that a request of a server administrator wrote among others.
+pub(in crate::http) fn audit_design(context: &Context, request: &Request, id: &DocId) {
+    if !request.user.is_server_admin() {
+        return;
+    }
+    let database = request.raw_path.trim_end_matches('/').trim_end_matches("/_bulk_docs");
+    let path = format!("{database}/{id}");
+    let line = RequestLine {
+        method: &request.method,
+        path: &path,
+        status: StatusCode::CREATED.as_u16(),
+        took: Duration::ZERO,
+        user: request.user.name.clone(),
+        peer: request.peer,
+        id: &request.id,
+    };
+    audit(&context.config, &line);
 }
 
 /// Writes the line about what an administrator did, where `log/audit` is on.

@@ -60,13 +60,22 @@ impl Table {
     }
 
     /// Whether there is room for a page of so many bytes beside what is held and being read. A page that takes long to
-    /// be read, for its own reasons such as a filter function, does not keep others from theirs.
+    /// be read, for its own reasons such as a filter function, does not keep others from theirs; but on a busy machine
+    /// all do, so that these have a bound as well, of which one address has three quarters.
     fn has_room(&self, address: IpAddr, bytes: usize, now: Instant) -> bool {
-        let fits = |reserved: usize| {
+        let fits = |reserved: usize, most: usize| {
             let all = self.held + reserved;
-            all == 0 || all + bytes <= limits::HTTP_STREAMS_BYTES
+            all == 0 || all + bytes <= most
         };
-        self.is_within_own(address, bytes) && (fits(self.reserved) || fits(self.reserved_lately(now)))
+        let (most, own) = (limits::HTTP_STREAMS_BEGUN_BYTES, self.by_address.held(address) + self.reserved_of(address));
+        let is_bounded = || fits(self.reserved, most) && (own == 0 || own + bytes <= most / 4 * 3);
+        let fits_lately = || fits(self.reserved_lately(now), limits::HTTP_STREAMS_BYTES);
+        self.is_within_own(address, bytes)
+            && (fits(self.reserved, limits::HTTP_STREAMS_BYTES) || is_bounded() && fits_lately())
+    }
+
+    fn reserved_of(&self, address: IpAddr) -> usize {
+        self.streams.values().filter(|entry| entry.address == address).map(|entry| entry.reserved).sum()
     }
 
     fn reserved_lately(&self, now: Instant) -> usize {
@@ -409,6 +418,30 @@ mod tests {
         assert_eq!(table.stalled(None, now).map(|(address, _)| address), Some(at(2)));
         drop(table);
         drop((other, greedy));
+    }
+
+    /// Was: on a busy machine, where each page took longer than the patience, as many were read as there were clients.
+    #[test]
+    fn pages_that_take_long_to_be_read_are_bounded_too() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let streams = Streams::new(tokio_host::env(runtime.handle().clone()));
+        let reads = |n: u8| {
+            let (held, _) = stream(&streams, n);
+            let has_room = held.room(true).now_or_never().is_some();
+            // It was reserved at the beginning of time, which is longer ago than the patience.
+            lock(&streams.table).streams.values_mut().for_each(|entry| entry.reserved_since = Instant(Duration::ZERO));
+            has_room.then_some(held)
+        };
+        runtime.block_on(async {
+            streams.env.sleep(limits::HTTP_STREAM_PATIENCE).await;
+            let all = limits::HTTP_STREAMS_BEGUN_BYTES / limits::HTTP_STREAM_PAGE_BYTES;
+            let of_one: Vec<Held> = (0..200).filter_map(|_| reads(1)).collect();
+            assert_eq!(of_one.len(), all / 4 * 3);
+            let of_others: Vec<Held> = (2..200).filter_map(reads).collect();
+            assert_eq!(of_others.len(), all / 4);
+            drop(of_one);
+            assert!(reads(1).is_some());
+        });
     }
 
     #[test]

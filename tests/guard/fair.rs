@@ -1,6 +1,6 @@
 //! What one caller cannot take from others: script workers, the cluster port, the time of a stop.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::node::{ADMIN, Node};
 use crate::served::ports::free_port;
+use crate::served::request;
 
 /// Was: for 50 s nobody's documents were validated, in no database.
 #[test]
@@ -133,4 +134,46 @@ fn open_feeds_end_with_their_last_line_when_the_node_stops() {
         assert!(head.starts_with("HTTP/1.1 200"), "{target}: {head}");
         assert!(rest.contains(last) && rest.ends_with("0\r\n\r\n"), "{target}: {rest}");
     }
+}
+
+/// Was: others waited for eleven seconds, until all was written.
+#[test]
+fn others_are_answered_while_half_a_million_documents_are_written() {
+    let dir = TempDir::new().expect("a directory");
+    let node = Node::start(dir.path(), &[]);
+    node.must("PUT", "/many?q=1", "");
+    node.must("PUT", "/other", "");
+    let body = format!(r#"{{"docs":[{}]}}"#, vec!["{}"; 500_000].join(","));
+    let mut writer = TcpStream::connect(node.address).expect("a connection");
+    writer.write_all(&request(ADMIN, "POST", "/many/_bulk_docs", &[], &body)).expect("sent");
+    let written = || node.must("GET", "/many", "").json()["doc_count"].as_u64().expect("a count");
+    until("the first of them are written", || written() > 0);
+    for n in 0..20 {
+        node.must("PUT", &format!("/other/{n}"), "{}");
+        node.must("GET", &format!("/other/{n}"), "");
+        assert_eq!(node.ask("", "GET", "/_up", "").status, 200);
+    }
+    let written = written();
+    assert!(written < 500_000, "all were written before others had sixty answers");
+    drop(writer);
+    node.end("-KILL");
+}
+
+/// Was: a hundred idle connections were the end, with twenty lines a second in the log.
+#[test]
+fn a_node_with_few_files_serves_others_beside_idle_connections_and_keeps_its_log_short() {
+    let dir = TempDir::new().expect("a directory");
+    let node = Node::start_with_files(dir.path(), 64);
+    node.must("PUT", "/db?q=1", "");
+    let begun = Instant::now();
+    let idle: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(node.address).expect("the kernel takes it")).collect();
+    for n in 0..30 {
+        node.must("PUT", &format!("/db/{n}"), "{}");
+        assert_eq!(node.ask("", "GET", "/_up", "").status, 200);
+    }
+    drop(idle);
+    let (_, log) = node.end("-TERM");
+    let (lines, most) = (log.lines().count(), 40 + 2 * begun.elapsed().as_secs() as usize);
+    assert!(lines < most, "{lines} lines: {log}");
 }

@@ -1,29 +1,29 @@
 //! What a hostile client can make a node hold: the program as a process of its own, whose memory is read from /proc.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::ops::Deref;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::served::{ADMIN, Answer, exchange, request};
+use crate::node::Node;
 
 /// Megabytes that a node may take above those that it takes at rest: all budgets together.
 const GROWTH_MB: u64 = 900;
 
+/// A node with a folder of its own.
 struct Program {
-    child: Child,
-    address: SocketAddr,
+    node: Node,
     _data: tempfile::TempDir,
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It is gone already where the test is about that.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Program {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
     }
 }
 
@@ -31,30 +31,11 @@ impl Program {
     /// A node with a database `d` that is open to anybody.
     fn start(settings: &[&str]) -> Program {
         let data = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
-        command.args(["serve", "--port", "0", "--set", "chttpd_auth/iterations=1", "--admin", ADMIN]);
-        for setting in settings {
-            command.args(["--set", setting]);
-        }
-        let command = command.arg("--data").arg(data.path()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().expect("the program runs");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        let address = line.split("http://").nth(1).and_then(|rest| rest.trim().trim_end_matches('/').parse().ok());
-        let program = Program { child, address: address.unwrap_or_else(|| panic!("{line}")), _data: data };
-        program.must("PUT", "/d?q=1", "");
-        program.must("PUT", "/d/_security", r#"{"admins":{"roles":[]},"members":{"roles":[]}}"#);
-        program
-    }
-
-    fn ask(&self, who: &str, method: &str, target: &str, body: &str) -> Answer {
-        exchange(self.address, &request(who, method, target, &[], body))
-    }
-
-    fn must(&self, method: &str, target: &str, body: &str) -> Answer {
-        let answer = self.ask(ADMIN, method, target, body);
-        assert!(answer.status < 300, "{method} {target}: {answer:?}");
-        answer
+        let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        let node = Node::start(data.path(), &args);
+        node.must("PUT", "/d?q=1", "");
+        node.must("PUT", "/d/_security", r#"{"admins":{"roles":[]},"members":{"roles":[]}}"#);
+        Program { node, _data: data }
     }
 
     /// Sends a zipped body as a stranger and does not wait for the answer.
@@ -71,13 +52,6 @@ impl Program {
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).expect("the node reads");
         stream
-    }
-
-    /// The largest part of its memory that was resident so far, in megabytes.
-    fn peak_mb(&self) -> u64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-        line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("a number") / 1024
     }
 }
 
@@ -177,4 +151,47 @@ fn a_selector_has_so_many_terms_and_others_are_answered_while_it_is_looked_for()
         assert_eq!(node.must("GET", "/d", "").json()["doc_count"], 1_000);
     }
     assert_eq!(status_of(slow), 200);
+}
+
+/// Was: 1.57 GB, whatever `memory_mb` said.
+#[test]
+fn a_view_of_few_documents_with_many_rows_is_built_in_bounded_memory() {
+    let node = Program::start(&[]);
+    let docs: Vec<String> = (0..60).map(|n| format!(r#"{{"_id":"{n}"}}"#)).collect();
+    node.must("POST", "/d/_bulk_docs", &format!(r#"{{"docs":[{}]}}"#, docs.join(",")));
+    let map = "function (doc) { for (var n = 0; n < 20000; n++) emit([doc._id, n], null); }";
+    node.must("PUT", "/d/_design/d", &format!(r#"{{"views":{{"v":{{"map":"{map}"}}}}}}"#));
+    let rest = node.peak_mb();
+    assert_eq!(node.must("GET", "/d/_design/d/_view/v?limit=1", "").json()["total_rows"], 1_200_000);
+    let grown = node.peak_mb() - rest;
+    assert!(grown < 500, "{grown} MB");
+}
+
+/// Waits for the first byte of an answer, or for the end of the connection.
+fn begun(mut stream: &TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_secs(300))).expect("a timeout");
+    if let Err(error) = stream.read(&mut [0]) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "neither an answer nor an end");
+    }
+}
+
+/// Was: 2.5 GB for three hundred clients.
+#[test]
+fn clients_that_do_not_read_their_answers_take_no_gigabytes() {
+    let node = Program::start(&[]);
+    for id in ["a", "b"] {
+        node.must("PUT", &format!("/d/{id}"), &format!(r#"{{"text":"{}"}}"#, "x".repeat(7_500_000)));
+    }
+    let rest = node.peak_mb();
+    let silent: Vec<TcpStream> = (0..150).map(|_| node.open("/d/a")).collect();
+    silent.iter().for_each(begun);
+    let grown = node.peak_mb() - rest;
+    assert!(grown < 700, "{grown} MB");
+    drop(silent);
+    // Those that are gone hold nothing any more, once it is noticed.
+    let answered = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        node.ask("", "GET", "/d/b", "").status == 200
+    });
+    assert!(answered, "there is no memory for answers");
 }

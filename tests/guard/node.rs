@@ -29,7 +29,11 @@ impl Drop for Node {
 
 /// `settee serve` over `data` with further arguments.
 fn serve(data: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
+    serve_by(Command::new(env!("CARGO_BIN_EXE_settee")), data, args)
+}
+
+/// The same where `command` begins what is run.
+fn serve_by(mut command: Command, data: &Path, args: &[&str]) -> Command {
     command.args(["serve", "--port", "0", "--set", "chttpd_auth/iterations=10", "--admin", ADMIN, "--data"]);
     command.arg(data).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -61,8 +65,20 @@ pub fn refused(data: &Path, args: &[&str]) -> (Option<i32>, String) {
 
 impl Node {
     pub fn start(data: &Path, args: &[&str]) -> Node {
+        Node::of(serve(data, args))
+    }
+
+    /// A node that may have so many files and connections open.
+    pub fn start_with_files(data: &Path, most: u32) -> Node {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {most}; exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_settee")]);
+        Node::of(serve_by(shell, data, &[]))
+    }
+
+    fn of(mut command: Command) -> Node {
         let log = Log::new();
-        let mut child = serve(data, args).stderr(log.stdio()).spawn().expect("the program runs");
+        let mut child = command.stderr(log.stdio()).spawn().expect("the program runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address = line.split("http://").nth(1).and_then(|rest| rest.trim().trim_end_matches('/').parse().ok());
@@ -89,6 +105,13 @@ impl Node {
         let mut stream = TcpStream::connect(self.address).expect("a connection");
         stream.write_all(&request(ADMIN, "GET", target, &[], "")).expect("sent");
         stream
+    }
+
+    /// The largest part of its memory that was resident so far, in megabytes.
+    pub fn peak_mb(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("a number") / 1024
     }
 
     /// Ends it with a signal; answers its exit status and its log.

@@ -38,11 +38,18 @@ fn what_administrators_change_is_in_the_log_and_no_value_of_it() {
     node.must("PUT", "/db", "");
     node.must("PUT", "/_node/_local/_config/fuzz/key", "\"Sesame\"");
     node.must("PUT", "/db/doc", "{}");
+    node.must("POST", "/db/_bulk_docs", r#"{"docs":[{"_id":"_design/one"},{"_id":"x"},{"_id":"_design/two"}]}"#);
+    // It is there already.
+    node.must("POST", "/db/_bulk_docs", r#"{"docs":[{"_id":"_design/one"}]}"#);
     node.must("GET", "/_node/_local/_config", "");
     assert_eq!(node.ask("who:wrong", "PUT", "/other", "").status, 401);
     let (_, log) = node.end("-TERM");
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("audit")).collect();
-    assert_eq!(lines.len(), 2, "{log}");
+    assert_eq!(lines.len(), 4, "{log}");
+    for (line, design) in lines[2..].iter().zip(["one", "two"]) {
+        let path = format!("method=\"POST\" path=\"/db/_design/{design}\" status=201 user=\"adm\"");
+        assert!(line.contains(&path), "{line}");
+    }
     for part in
         ["path=\"/_node/_local/_config/fuzz/key\"", "method=\"PUT\"", "status=200", "user=\"adm\"", "peer=127.0.0.1:"]
     {

@@ -66,15 +66,18 @@ fn design_version(database: &Arc<Database>) -> u64 {
 impl Coordinator {
     /// Starts the task that removes indexes which nothing names; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_cleaning_up(self: &Arc<Self>) {
-        let (weak, env) = (Arc::downgrade(self), self.env().clone());
-        self.env().spawn_worker(CHANNEL, "a pause", |worker| async move {
-            let mut cleanup = IndexCleanup::default();
-            loop {
-                env.sleep(limits::INDEX_CLEANUP_PAUSE).await;
-                let Some(coordinator) = weak.upgrade() else { return };
-                let _run = worker.begin();
-                for (name, why) in coordinator.clean_up_indexes(&mut cleanup, env.now()).await {
-                    worker.failed(&format_args!("{name}: {why}"));
+        let env = self.env().clone();
+        self.spawn_worker(CHANNEL, "a pause", move |weak, worker| {
+            let env = env.clone();
+            async move {
+                let mut cleanup = IndexCleanup::default();
+                loop {
+                    env.sleep(limits::INDEX_CLEANUP_PAUSE).await;
+                    let Some(coordinator) = weak.upgrade() else { return };
+                    let _run = worker.begin();
+                    for (name, why) in coordinator.clean_up_indexes(&mut cleanup, env.now()).await {
+                        worker.failed(&format_args!("{name}: {why}"));
+                    }
                 }
             }
         });

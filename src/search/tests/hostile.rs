@@ -1,5 +1,6 @@
 //! Texts that are no queries, and queries that cost much: each ends soon, none panics.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use proptest::prelude::{Strategy, any, prop_assert, proptest};
 use settee_search::analysis::{Analyzer, Spec};
 use settee_search::document::{Document, Field, Options, Value};
 use settee_search::query::{QueryError, parse};
-use settee_search::search::{Limits, Request, SearchError, search};
+use settee_search::schema::Schema;
+use settee_search::search::{Limits, Request, SearchError, nouveau, search};
 use settee_search::segment::{Deleted, Part, Segment, build};
 
 /// Questions whether to go on that a search of so few documents may ask.
@@ -17,27 +19,60 @@ fn analyzer() -> Analyzer {
     Analyzer::new(Spec::Named { name: "standard".into(), stopwords: None }).expect("a known analyzer")
 }
 
+fn documents() -> Vec<Document> {
+    let document = |number: u64| {
+        let value = Value::Text(format!("a{number} b{} aaaaaaaaaaaaaaaaaaaaaaaaaa{number} a a a b b", number % 50));
+        let field = Field { name: "default".into(), value, options: Options::default() };
+        Document { number, id: format!("d{number}"), fields: vec![field] }
+    };
+    (0..2_000).map(document).collect()
+}
+
+fn part(analyzer: &Analyzer) -> Part {
+    let segment = Segment::open(Arc::new(build(&documents(), analyzer))).expect("a segment");
+    Part { segment, deleted: Arc::new(Deleted::default()) }
+}
+
 fn parts() -> Vec<Part> {
-    let documents: Vec<Document> = (0..2_000u64)
-        .map(|number| {
-            let value = Value::Text(format!("a{number} b{} aaaaaaaaaaaaaaaaaaaaaaaaaa{number} a a a b b", number % 50));
-            let field = Field { name: "default".into(), value, options: Options::default() };
-            Document { number, id: format!("d{number}"), fields: vec![field] }
-        })
-        .collect();
-    let segment = Segment::open(Arc::new(build(&documents, &analyzer()))).expect("a segment");
-    vec![Part { segment, deleted: Arc::new(Deleted::default()) }]
+    vec![part(&analyzer())]
+}
+
+fn limits() -> Limits {
+    Limits { terms: 20_000, clauses: 1_000, depth: 50, ..Limits::default() }
+}
+
+/// Says so often that a search may go on.
+fn patience() -> impl FnMut() -> bool {
+    let mut left = QUESTIONS;
+    move || {
+        left = left.saturating_sub(1);
+        left > 0
+    }
+}
+
+/// The same documents in an index with types.
+struct Typed {
+    parts: Vec<Part>,
+    analyzer: Analyzer,
+    schema: Schema,
+}
+
+fn parts_with_types() -> Typed {
+    let analyzer = Analyzer::lucene9("standard", &BTreeMap::new()).expect("a known analyzer");
+    let mut schema = Schema::default();
+    documents().iter().for_each(|document| schema.note(&document.fields).expect("fields of one type"));
+    Typed { parts: vec![part(&analyzer)], analyzer, schema }
+}
+
+fn ask_typed(index: &Typed, query: &str) -> Result<u64, SearchError> {
+    let request = nouveau::Request { query: query.into(), limit: 10, ..nouveau::Request::default() };
+    let with = (&index.analyzer, &index.schema);
+    nouveau::search(&index.parts, with, &request, &limits(), &mut patience()).map(|answer| answer.total)
 }
 
 fn ask(parts: &[Part], query: &str) -> Result<u64, SearchError> {
     let request = Request { query: query.into(), limit: 10, ..Request::default() };
-    let limits = Limits { terms: 20_000, clauses: 1_000, depth: 50, ..Limits::default() };
-    let mut left = QUESTIONS;
-    let mut go_on = || {
-        left = left.saturating_sub(1);
-        left > 0
-    };
-    search(parts, &analyzer(), &request, &limits, &mut go_on).map(|answer| answer.total)
+    search(parts, &analyzer(), &request, &limits(), &mut patience()).map(|answer| answer.total)
 }
 
 /// Texts of the characters that mean something.
@@ -124,22 +159,21 @@ fn queries_of_syntax_pieces_are_searched() {
     }
 }
 
-#[test]
-fn costly_queries_end() {
-    let parts = parts();
+/// Texts with more brackets or clauses than a query may have.
+fn too_large() -> Vec<String> {
     let mut many = String::new();
     for number in 0..5_000 {
         write!(many, "a{number} ").expect("a text");
     }
     let nested = format!("{}a{}", "(".repeat(100_000), ")".repeat(100_000));
     let signs = format!("{}a", "+(-(".repeat(100_000));
-    let syntax = [many.as_str(), &nested, &signs, &"(".repeat(1_000_000), &"a:".repeat(100_000)];
-    for query in syntax {
-        let answer = ask(&parts, query);
-        assert!(matches!(answer, Err(SearchError::Query(QueryError::Syntax(_)))), "{}", &query[..20]);
-    }
+    vec![many, nested, signs, "(".repeat(1_000_000), "a:".repeat(100_000)]
+}
+
+/// Queries that cost much to read, to plan or to search for.
+fn costly() -> Vec<String> {
     let long = "a".repeat(100_000);
-    let searched = [
+    vec![
         "a".repeat(200_000),
         format!("{long}~2"),
         format!("{long}*"),
@@ -157,15 +191,34 @@ fn costly_queries_end() {
         format!("a{}", "\\".repeat(100_001)),
         format!("\"{}", "\\\"".repeat(100_000)),
         format!("/{}", "\\/".repeat(100_000)),
-    ];
-    for query in searched {
-        let start = std::time::Instant::now();
-        let answer = ask(&parts, &query);
-        let head: String = query.chars().take(20).collect();
-        let is_known =
-            matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_) | SearchError::TooLarge));
-        assert!(is_known, "{head}: {answer:?}");
-        assert!(start.elapsed().as_secs() < 120, "{head} took {:?}", start.elapsed());
+    ]
+}
+
+/// A form of query: its name and what asks.
+type Form<'p> = (&'static str, Box<dyn Fn(&str) -> Result<u64, SearchError> + 'p>);
+
+#[test]
+fn costly_queries_end() {
+    let (parts, typed) = (parts(), parts_with_types());
+    let forms: [Form<'_>; 2] =
+        [("classic", Box::new(|query| ask(&parts, query))), ("typed", Box::new(|query| ask_typed(&typed, query)))];
+    for (form, ask) in forms {
+        for query in too_large() {
+            let answer = ask(&query);
+            let is_refused = matches!(answer, Err(SearchError::Query(QueryError::Syntax(_))));
+            assert!(is_refused, "{form}: {}: {answer:?}", &query[..20]);
+        }
+        for query in costly() {
+            let start = std::time::Instant::now();
+            let answer = ask(&query);
+            let head: String = query.chars().take(20).collect();
+            let is_known = matches!(
+                &answer,
+                Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_) | SearchError::TooLarge)
+            );
+            assert!(is_known, "{form}: {head}: {answer:?}");
+            assert!(start.elapsed().as_secs() < 120, "{form}: {head} took {:?}", start.elapsed());
+        }
     }
 }
 

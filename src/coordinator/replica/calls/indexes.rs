@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use settee_search::query::QueryError;
 use settee_search::search::{Answer, Request, SearchError, nouveau};
 
 use crate::coordinator::replica::message::{ChangesCall, WireError};
 use crate::document::id::DocId;
+use crate::document::render::is_object_text;
 use crate::index::{GroupBy, GroupPage, Header, IndexError, InvalidValue, Places, RowPage, SelectedPage, StateOf};
 use crate::script::ScriptError;
 use crate::shard::ShardError;
@@ -34,10 +35,17 @@ pub(in crate::coordinator) struct KeepViews(pub Vec<[u8; 16]>);
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct ViewCall {
     /// The design document: its id and its text.
+    #[serde(deserialize_with = "design_text")]
     pub design: (DocId, Bytes),
     /// Names the view.
     pub signature: [u8; 16],
     pub op: ViewOp,
+}
+
+/// Reads a design document that another node sent.
+fn design_text<'de, D: Deserializer<'de>>(from: D) -> Result<(DocId, Bytes), D::Error> {
+    let (id, text) = <(DocId, Bytes)>::deserialize(from)?;
+    if is_object_text(&text) { Ok((id, text)) } else { Err(D::Error::custom("a design document is no object's text")) }
 }
 
 /// A question about a view, with the type of its answer.
@@ -191,6 +199,7 @@ pub(in crate::coordinator) struct SizeOf;
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct SearchCall {
     /// The design document: its id and its text.
+    #[serde(deserialize_with = "design_text")]
     pub design: (DocId, Bytes),
     /// Names the index.
     pub signature: [u8; 16],

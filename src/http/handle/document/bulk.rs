@@ -21,7 +21,7 @@ use crate::document::revision::Revision;
 use crate::http::handle::rules::Rules;
 use crate::http::json_meter::JsonMeter;
 use crate::http::request::not_an_object;
-use crate::http::{Context, Problem, Reply, Request, Result};
+use crate::http::{Context, Problem, Reply, Request, Result, request_log};
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 
@@ -177,6 +177,9 @@ impl Bulk<'_> {
             None => written.next().map(|result| result.map_err(Problem::from)),
         };
         let results: Vec<Result<WriteDone>> = refused.into_iter().filter_map(result).collect();
+        for ((id, _), _) in names.iter().zip(&results).filter(|((id, _), result)| id.is_design() && result.is_ok()) {
+            request_log::audit_design(ctx, self.request, id);
+        }
         self.out.add(&names, results, new_edits);
         Ok(())
     }
