@@ -3,7 +3,7 @@
 //! A streamed answer holds the page of rows that it is made of and what its client has not taken yet. Where all of them
 //! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
 //! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their
-//! answers. First pages are read before the answer is counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does
+//! answers, once its memory is free, which on a busy machine is not at once. First pages are read before the answer is counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does
 //! not begin unless it is small, nor does one of an address that holds three quarters of that; what was read of it is
 //! dropped.
 
@@ -36,6 +36,8 @@ struct Table {
     held: usize,
     /// Bytes that are reserved for pages which are being read.
     reserved: usize,
+    /// Bytes of streams whose connections were cut, and that are not free yet.
+    leaving: usize,
     by_address: ByAddress,
     streams: BTreeMap<u64, Entry>,
 }
@@ -50,6 +52,8 @@ struct Entry {
     /// When its client took something last.
     progressed: Instant,
     cut: Arc<Notify>,
+    /// Whether that was told.
+    is_cut: bool,
 }
 
 impl Table {
@@ -90,6 +94,7 @@ impl Table {
             entry.progressed = now;
         }
         entry.bytes += bytes;
+        self.leaving += if entry.is_cut { bytes } else { 0 };
         self.held += bytes;
         self.by_address.add(entry.address, bytes);
     }
@@ -98,22 +103,29 @@ impl Table {
         let Some(entry) = self.streams.get_mut(&id) else { return };
         let bytes = bytes.min(entry.bytes);
         entry.bytes -= bytes;
+        self.leaving -= if entry.is_cut { bytes } else { 0 };
         self.held -= bytes;
         self.by_address.remove(entry.address, bytes);
     }
 
-    /// Forgets the stream whose client has taken nothing for longest, of one address or of all; `None` where all take
-    /// something.
+    /// Cuts the stream whose client has taken nothing for longest, of one address or of all; `None` where all take
+    /// something. It counts until it is dropped.
     fn stalled(&mut self, of: Option<IpAddr>, now: Instant) -> Option<(IpAddr, Arc<Notify>)> {
         let is_of = |entry: &Entry| of.is_none_or(|address| address == entry.address);
-        let waits = |entry: &Entry| entry.reserved == 0 && entry.bytes > 0 && is_of(entry);
+        let waits = |entry: &Entry| !entry.is_cut && entry.reserved == 0 && entry.bytes > 0 && is_of(entry);
         let stalled = |entry: &Entry| now.since(entry.progressed) >= limits::HTTP_STREAM_STALL;
         let oldest = self.streams.iter().filter(|(_, entry)| waits(entry) && stalled(entry));
         let id = *oldest.min_by_key(|(_, entry)| entry.progressed)?.0;
-        let entry = self.streams.get(&id)?;
-        let found = (entry.address, Arc::clone(&entry.cut));
-        self.leave(id);
-        Some(found)
+        let entry = self.streams.get_mut(&id)?;
+        entry.is_cut = true;
+        self.leaving += entry.bytes;
+        Some((entry.address, Arc::clone(&entry.cut)))
+    }
+
+    /// Whether so many bytes will be free for an answer to `address` once what was cut is gone.
+    fn will_have_room(&self, address: IpAddr, bytes: usize) -> bool {
+        let leaves = |entry: &&Entry| entry.is_cut && (self.is_within_own(address, bytes) || entry.address == address);
+        self.streams.values().filter(leaves).map(|entry| entry.bytes).sum::<usize>() >= bytes
     }
 
     /// Cuts a connection whose client takes nothing, to make room for so many bytes of an answer to `address`; false
@@ -162,7 +174,8 @@ impl Streams {
         let own = held.own();
         let (bytes, now) = (own.page + own.unread, self.env.now());
         let mut table = lock(&self.table);
-        while bytes > 0 && table.held + bytes > limits::HTTP_STREAMS_BYTES && table.cut_stalled(address, bytes, now) {}
+        let is_short = |table: &Table| table.held - table.leaving + bytes > limits::HTTP_STREAMS_BYTES;
+        while bytes > 0 && is_short(&table) && table.cut_stalled(address, bytes, now) {}
         let own = table.by_address.held(address);
         let is_too_much = |held: usize, most: usize| held > 0 && held + bytes > most;
         let most = limits::HTTP_STREAMS_BEGUN_BYTES;
@@ -173,7 +186,7 @@ impl Streams {
         }
         let id = table.next;
         table.next += 1;
-        let entry = Entry { address, bytes: 0, reserved: 0, reserved_since: now, progressed: now, cut };
+        let entry = Entry { address, bytes: 0, reserved: 0, reserved_since: now, progressed: now, cut, is_cut: false };
         table.streams.insert(id, entry);
         table.add(id, bytes, now);
         let before = lock(&held.place).replace((Arc::clone(self), id));
@@ -189,13 +202,14 @@ impl Streams {
             let waited = self.env.now().since(began);
             {
                 let mut table = lock(&self.table);
-                let Some(address) = table.streams.get(&id).map(|entry| entry.address) else { return Err(crowded()) };
+                let own = table.streams.get(&id).filter(|entry| !entry.is_cut);
+                let Some(address) = own.map(|entry| entry.address) else { return Err(crowded()) };
                 let now = self.env.now();
                 if table.has_room(address, bytes, now) {
                     table.reserve(id, bytes, now);
                     return Ok(());
                 }
-                if table.cut_stalled(address, bytes, now) {
+                if !table.will_have_room(address, bytes) && table.cut_stalled(address, bytes, now) {
                     continue;
                 }
             }
@@ -367,6 +381,12 @@ mod tests {
         runtime.block_on(streams.env.sleep(limits::HTTP_STREAM_STALL));
         let held = Held::default();
         held.page(page);
+        // What is cut counts until it is gone.
+        assert!(streams.enter(at(2), Arc::default(), None, &held).is_err());
+        assert_eq!(streams.held_bytes(), begun.len() * page);
+        let cut = lock(&streams.table).streams.values().filter(|entry| entry.is_cut).count();
+        assert_eq!(cut, (limits::HTTP_STREAMS_BEGUN_BYTES - limits::HTTP_STREAMS_BYTES) / page + 1);
+        begun.drain(..cut);
         assert!(streams.enter(at(2), Arc::default(), None, &held).is_ok());
         assert!(streams.held_bytes() <= limits::HTTP_STREAMS_BYTES);
     }
@@ -377,7 +397,7 @@ mod tests {
         let streams = Streams::new(tokio_host::env(runtime.handle().clone()));
         let page = 8 << 20;
         let count = limits::HTTP_ADDRESS_STREAMS_BYTES / page;
-        let hostile: Vec<(Held, Arc<Notify>)> = (0..count).map(|_| stream(&streams, 1)).collect();
+        let mut hostile: Vec<(Held, Arc<Notify>)> = (0..count).map(|_| stream(&streams, 1)).collect();
         runtime.block_on(async {
             for (held, _) in &hostile {
                 held.room(true).await.unwrap();
@@ -388,9 +408,16 @@ mod tests {
             assert!(other.room(true).now_or_never().is_some());
             other.page(0);
             let (next, _) = stream(&streams, 1);
-            next.room(true).await.unwrap();
-            assert!(hostile[0].1.notified().now_or_never().is_some(), "the first one was cut");
-            assert!(hostile[1..].iter().all(|(_, cut)| cut.notified().now_or_never().is_none()));
+            let (first, cut) = hostile.remove(0);
+            let mut waits = Box::pin(next.room(true));
+            tokio::select! {
+                biased;
+                done = &mut waits => panic!("{done:?}: what is cut counts until it is gone"),
+                () = cut.notified() => {}
+            }
+            drop(first);
+            waits.await.unwrap();
+            assert!(hostile.iter().all(|(_, cut)| cut.notified().now_or_never().is_none()), "the first one was cut");
         });
         assert_eq!(streams.held_bytes(), (count - 1) * page);
         drop(hostile);
