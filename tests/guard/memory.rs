@@ -8,6 +8,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::served::panics::Log;
 use crate::served::{ADMIN, Answer, exchange, request};
 
 /// Megabytes that a node may take above those that it takes at rest: all budgets together.
@@ -17,6 +18,8 @@ struct Program {
     child: Child,
     address: SocketAddr,
     _data: tempfile::TempDir,
+    // Looked at when the process is gone.
+    _log: Log,
 }
 
 impl Drop for Program {
@@ -30,18 +33,18 @@ impl Drop for Program {
 impl Program {
     /// A node with a database `d` that is open to anybody.
     fn start(settings: &[&str]) -> Program {
-        let data = tempfile::tempdir().expect("a directory");
+        let (data, log) = (tempfile::tempdir().expect("a directory"), Log::new());
         let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
         command.args(["serve", "--port", "0", "--set", "chttpd_auth/iterations=1", "--admin", ADMIN]);
         for setting in settings {
             command.args(["--set", setting]);
         }
         let command = command.arg("--data").arg(data.path()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().expect("the program runs");
+        let mut child = command.stderr(log.stdio()).spawn().expect("the program runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address = line.split("http://").nth(1).and_then(|rest| rest.trim().trim_end_matches('/').parse().ok());
-        let program = Program { child, address: address.unwrap_or_else(|| panic!("{line}")), _data: data };
+        let program = Program { child, address: address.unwrap_or_else(|| panic!("{line}")), _data: data, _log: log };
         program.must("PUT", "/d?q=1", "");
         program.must("PUT", "/d/_security", r#"{"admins":{"roles":[]},"members":{"roles":[]}}"#);
         program
