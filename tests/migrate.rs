@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 mod served;
 
+use served::panics::Log;
 use served::{ADMIN, Served};
 
 /// Documents of the large database.
@@ -386,7 +387,9 @@ fn a_configuration_file_of_couchdb_is_translated_and_starts_a_node() {
     assert!(told.contains("left out: [compactions] _default") && told.contains("3 options written"), "{told}");
     let mut node = Command::new(env!("CARGO_BIN_EXE_settee"));
     node.args(["serve", "--data"]).arg(folder.path().join("data")).arg("--config").arg(&out);
-    let mut child = node.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+    // Looked at when the process is gone.
+    let log = Log::new();
+    let mut child = node.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.stdio()).spawn().expect("it runs");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
     let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains(" is ready at http://"));
     // The process is this test's own.

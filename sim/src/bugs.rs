@@ -295,6 +295,8 @@ pub const BOARD: &[Entry] = &[
         "pages of a reduction behind the first are of what there is when they are read",
         &["I34"],
     ),
+    node(Mutation::CapIgnored, "a document that is larger than the node takes is taken", &["I16"]),
+    cluster(Mutation::PlainBetweenNodes, "nodes that are to speak TLS with each other do not", &["I38"]),
     scene(Scene::Sizes, Mutation::MemoryIgnored, "memory is taken though none of its budget is left", &["I35"]),
     // I4, I16, I28: where the budget is small those who wait for it never get it.
     cluster(

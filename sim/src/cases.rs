@@ -123,7 +123,7 @@ impl fmt::Display for Outcome {
 /// Plays the cases of a seed, or those whose name has `filter` in it, against one server or a cluster.
 ///
 /// # Errors
-/// Cases that cannot be read, or servers that do not start.
+/// Cases that cannot be read, servers that do not start, or panics.
 pub fn run(seed: u64, cluster: bool, filter: Option<&str>) -> Result<Outcome, String> {
     let all = known()?;
     let runs = all.len().div_ceil(PER_RUN) as u64;
@@ -206,7 +206,12 @@ fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
 
 fn play_in_world(plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {
     let options = Options { link: link(&plan.world), time_limit: Duration::from_secs(48 * 3600) };
-    run_seed_with(plan.seed, options, move |world| play_all(world, plan, cases)).value
+    let run = run_seed_with(plan.seed, options, move |world| play_all(world, plan, cases));
+    // No case damages stored bytes, so that no engine has a reason to panic.
+    if run.panics > 0 {
+        return Err(format!("{} panics were caught", run.panics));
+    }
+    run.value
 }
 
 async fn play_all(world: SimWorld, plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {

@@ -25,12 +25,12 @@ use crate::keeper::Keeper;
 use crate::liveness::check_core;
 use crate::model::{Violation, Written};
 use crate::peace::{check_final_state, client, set_up};
-use crate::place::{PORT, PROXY, client_ip, link, plain_address_of, settings_outside, speak_tls};
+use crate::place::{HIDDEN, PORT, PROXY, client_ip, link, plain_address_of, settings_outside, speak_tls};
 use crate::plan::{Plan, Reseed, TimedOp};
 use crate::proxy::Proxy;
 use crate::sights::{BeforeAndAfter, Told};
 use crate::workload::{Asked, DESIGNS, Shared, SharedHandle, Together, Worker, lock};
-use crate::world::{Options, SimWorld, run_seed_with};
+use crate::world::{Options, PLAIN, SimWorld, run_seed_with};
 
 /// What came of a run.
 pub struct Report {
@@ -93,8 +93,12 @@ pub fn run_plan_logged(plan: Plan, plant: Option<Plant>, log: Option<PathBuf>) -
             let caught = run.panics > 0 && !plan.damages();
             let caught =
                 caught.then(|| Violation { invariant: "P", what: format!("{} panics were caught", run.panics) });
+            let shown = run.counters.get(PLAIN).map(|segments| Violation {
+                invariant: "I38",
+                what: format!("{segments} segments show in plain what only TLS is to carry"),
+            });
             let mut report =
-                report(violation.or(caught), run.trace_hash, run.virtual_time.as_millis() as u64, run.value);
+                report(violation.or(caught).or(shown), run.trace_hash, run.virtual_time.as_millis() as u64, run.value);
             let counters = run.counters.into_iter().map(|(name, n)| (name.to_owned(), n));
             report.history.coverage.counters.extend(counters);
             report
@@ -172,6 +176,9 @@ async fn scenario(
     buggify::enter(plan.seed, plan.world.turns, mutation);
     set_caps(&plan);
     speak_tls(plan.world.tls);
+    if plan.world.tls {
+        world.hide(HIDDEN);
+    }
     begin(&shared, &world, &plan);
     let common = settings_outside();
     let keeper = |number| Keeper::new(&world, &plan, number, (planted, &common), &shared);

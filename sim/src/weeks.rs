@@ -67,13 +67,17 @@ impl Held {
 /// Runs so many days; what was held every night.
 ///
 /// # Errors
-/// A request that was not served, or what grows.
+/// A request that was not served, what grows, or panics.
 pub fn run(seed: u64, days: u64) -> Result<Vec<Held>, String> {
     if days < SETTLING + 2 {
         return Err(format!("{} days are the least: in the first nights it only settles", SETTLING + 2));
     }
     let options = Options { time_limit: DAY * (days as u32 + 2), ..Options::default() };
-    run_seed_with(seed, options, move |world| live(world, days)).value
+    let run = run_seed_with(seed, options, move |world| live(world, days));
+    match run.panics {
+        0 => run.value,
+        panics => Err(format!("{panics} panics were caught")),
+    }
 }
 
 async fn live(world: SimWorld, days: u64) -> Result<Vec<Held>, String> {

@@ -376,6 +376,9 @@ fn uneven_and_idle_shards_keep_what_was_acknowledged() {
     let (mut commits, mut counters) = (0, BTreeMap::new());
     for seed in seeds() {
         let run = run(seed, Planted::none());
+        // An engine may panic over bytes that became wrong.
+        let damaged = run.counters.keys().any(|name| name.starts_with("F12"));
+        assert!(damaged || run.panics == 0, "seed {seed}: {} panics were caught", run.panics);
         commits += run.value.unwrap_or_else(|text| panic!("seed {seed}: {text}"));
         run.counters.iter().for_each(|(name, n)| *counters.entry(*name).or_insert(0) += n);
     }

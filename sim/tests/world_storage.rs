@@ -127,6 +127,7 @@ fn acknowledged_commits_survive_power_loss_whole() {
     let (mut commits, mut fuses, mut torn) = (0, 0, 0);
     for seed in 0..25 {
         let run = run(seed, &DiskFaults::default());
+        assert_eq!(run.panics, 0, "seed {seed}: panics were caught");
         commits += run.value.unwrap_or_else(|text| panic!("seed {seed}: {text}"));
         fuses += run.counters.get("disk.fuse").copied().unwrap_or_default();
         torn += run.counters.get("disk.torn_writes").copied().unwrap_or_default();
@@ -140,6 +141,7 @@ fn acknowledged_commits_survive_disk_errors_too() {
     let mut errors = 0;
     for seed in 100..115 {
         let run = run(seed, &faults);
+        assert_eq!(run.panics, 0, "seed {seed}: panics were caught");
         run.value.unwrap_or_else(|text| panic!("seed {seed}: {text}"));
         errors += run.counters.get("disk.eio").copied().unwrap_or_default();
         errors += run.counters.get("disk.sync_failed").copied().unwrap_or_default();

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use super::handshake::{Channel, HandshakeError};
 use crate::config::Config;
 use crate::wire::tls::{self, Acceptor, ClientFiles, Connector, ServerMaterial, TlsError, Trust};
+use crate::world::buggify::{Mutation, mutated};
 use crate::world::{BoxStream, Env};
 
 /// Both sides of TLS between nodes.
@@ -33,7 +34,7 @@ pub(super) struct Secure {
 impl Secure {
     /// What `[cluster]` asks for; `None`: plain connections.
     pub(super) async fn open(env: &Env, config: &Config) -> Result<Option<Secure>, TlsError> {
-        if !config.bool("cluster", "tls", false) {
+        if !config.bool("cluster", "tls", false) || mutated(Mutation::PlainBetweenNodes) {
             return Ok(None);
         }
         let path = |text: Option<String>| text.filter(|path| !path.is_empty()).map(PathBuf::from);

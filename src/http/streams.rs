@@ -18,9 +18,12 @@ use super::admission::{Pass, Turn};
 use super::by_address::ByAddress;
 use super::problem::{Problem, Result};
 use crate::limits;
+use crate::world::buggify::{takes, weigh};
 use crate::world::sync::Mutex;
 use crate::world::{Env, Instant, lock};
 
+/// What counts it in reports.
+const WHAT: &str = "memory of streamed answers";
 /// The memory of all streamed answers of a node.
 pub struct Streams {
     env: Env,
@@ -96,6 +99,8 @@ impl Table {
         entry.bytes += bytes;
         self.leaving += if entry.is_cut { bytes } else { 0 };
         self.held += bytes;
+        weigh(WHAT, self.held, limits::HTTP_STREAMS_BEGUN_BYTES);
+        takes(WHAT, bytes as i64);
         self.by_address.add(entry.address, bytes);
     }
 
@@ -105,6 +110,7 @@ impl Table {
         entry.bytes -= bytes;
         self.leaving -= if entry.is_cut { bytes } else { 0 };
         self.held -= bytes;
+        takes(WHAT, -(bytes as i64));
         self.by_address.remove(entry.address, bytes);
     }
 

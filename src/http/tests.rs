@@ -2,6 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -15,12 +19,51 @@ pub(super) struct Served {
     node: Node,
     config: Config,
     _dir: tempfile::TempDir,
+    // The last: it is dropped when the node is gone.
+    _panics: NoPanics,
+}
+
+/// How many runtimes have begun: each names its threads by its number.
+static RUNTIMES: AtomicU64 = AtomicU64::new(0);
+/// The threads that panicked, by their names: those of one node tell of its requests and tasks. Its pools are left out:
+/// they have the same names in all tests, some of which make them panic.
+static PANICKED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A panic of a thread of that name fails the test that holds this.
+struct NoPanics(String);
+
+impl NoPanics {
+    fn watch() -> NoPanics {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            // Its hook is in place then: two that are set at once would lose one.
+            crate::observe::panics::count();
+            let report = panic::take_hook();
+            panic::set_hook(Box::new(move |panic| {
+                let name = thread::current().name().unwrap_or_default().to_owned();
+                PANICKED.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+                report(panic);
+            }));
+        });
+        NoPanics(format!("node-{}", RUNTIMES.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+impl Drop for NoPanics {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let panicked = PANICKED.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.0);
+            assert!(!panicked, "a panic in the node, see above");
+        }
+    }
 }
 
 impl Served {
     /// A node with an administrator `adm` of the password `pass` and cheap hashes.
     pub(super) fn start(settings: &[&str]) -> Served {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let panics = NoPanics::watch();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).thread_name(&panics.0).enable_all().build().unwrap();
         let env: Env = tokio_host::env(runtime.handle().clone());
         let common = ["chttpd/port=0", "chttpd_auth/iterations=1", "admins/adm=pass"];
         let overrides = common.iter().chain(settings).map(|s| Setting::parse(s).unwrap()).collect();
@@ -30,7 +73,7 @@ impl Served {
             crate::auth::admins::hash_plain_passwords(&env, &config).await;
             Node::start(&env, &config, dir.path()).await.unwrap()
         });
-        Served { runtime, node, config, _dir: dir }
+        Served { runtime, node, config, _dir: dir, _panics: panics }
     }
 
     pub(super) fn connect(&self) -> TcpStream {

@@ -12,8 +12,12 @@ use http_body::{Frame, SizeHint};
 use super::by_address::ByAddress;
 use crate::limits;
 use crate::wire::message::Message;
+use crate::world::buggify::{takes, weigh};
 use crate::world::lock;
 use crate::world::sync::Mutex;
+
+/// What counts them in reports.
+const WHAT: &str = "memory of whole answers";
 
 /// What waits, in bytes.
 #[derive(Debug, Default)]
@@ -46,6 +50,8 @@ impl Waiting {
         }
         sums.all += bytes;
         sums.by_address.add(address, bytes);
+        weigh(WHAT, sums.all, limits::HTTP_ANSWERS_BYTES.max(bytes));
+        takes(WHAT, bytes as i64);
         Some(Count { waiting: Arc::clone(self), address, bytes })
     }
 }
@@ -61,6 +67,7 @@ impl Drop for Count {
     fn drop(&mut self) {
         let mut sums = lock(&self.waiting.0);
         sums.all -= self.bytes;
+        takes(WHAT, -(self.bytes as i64));
         sums.by_address.remove(self.address, self.bytes);
     }
 }

@@ -23,7 +23,7 @@ use crate::limits;
 use crate::observe::metrics::{Entered, Gauge};
 use crate::shard::ShardId;
 use crate::storage::{LastingView, Storage, View};
-use crate::world::buggify::{capped, sometimes};
+use crate::world::buggify::{capped, sometimes, takes, weigh};
 use crate::world::sync::Mutex;
 use crate::world::{Env, Instant, lock};
 
@@ -75,6 +75,9 @@ impl Hold {
 /// The index that a state is of, and its number.
 type Key = (ShardId, Signature, u64);
 
+/// What counts the bytes of states in reports.
+const WHAT: &str = "memory of held states of indexes";
+
 /// A state that is held.
 pub(super) struct HeldState {
     lasting: LastingView,
@@ -91,6 +94,12 @@ pub(super) struct HeldState {
 impl HeldState {
     pub fn view(&self) -> &dyn View {
         self.lasting.view.as_ref()
+    }
+}
+
+impl Drop for HeldState {
+    fn drop(&mut self) {
+        takes(WHAT, -(self.lasting.bytes as i64));
     }
 }
 
@@ -181,6 +190,10 @@ impl HeldStates {
             return Ok(false);
         }
         table.bytes += lasting.bytes;
+        // One alone may be as large as it is.
+        weigh(WHAT, table.bytes, limits::HELD_STATE_BYTES.max(lasting.bytes));
+        weigh("held states of indexes", table.states.len() + 1, self.most().max(1));
+        takes(WHAT, lasting.bytes as i64);
         let held = HeldState {
             lasting,
             _storage: index.replica.storage(),

@@ -148,6 +148,10 @@ pub enum Mutation {
     MemoryIgnored,
     /// A share of a budget of memory that went with bytes is not given back.
     MemoryLeaks,
+    /// A document that is larger than the node takes is taken.
+    CapIgnored,
+    /// Nodes that are to speak TLS with each other do not.
+    PlainBetweenNodes,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.

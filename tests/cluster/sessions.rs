@@ -8,6 +8,45 @@ use serde_json::{Value, json};
 
 use super::{LIMIT, Node, names, see_each_other, set_up_three, until};
 
+/// What a session writes through one node is shown to it by any other one, or it is told that it cannot be; others are
+/// shown what the node has.
+#[test]
+fn a_session_reads_what_it_wrote_through_another_node() {
+    let [mut a, mut b, mut c] = set_up_three();
+    see_each_other(&[&a, &b, &c]);
+    for node in [&a, &b, &c] {
+        let set = node.ask("PUT", "/_node/_local/_config/cluster/session_reads", &json!("true"));
+        assert_eq!(set.0, 200, "{set:?}");
+    }
+    assert_eq!(a.ask("PUT", "/d?q=1&n=3", &Value::Null).0, 201);
+    until("all nodes know the database", || [&b, &c].iter().all(|node| node.get("/d").0 == 200));
+    let session = log_in(&a.at);
+    // Only the first node has the document.
+    b.kill();
+    c.kill();
+    let written = exchange(&a.at, "PUT", "/d/mine?w=1", &format!("Cookie: {session}"), "{}");
+    let reads = written.split_once("SetteeReads=").map(|(_, rest)| rest.split(';').next().unwrap_or_default());
+    let reads = reads.unwrap_or_else(|| panic!("no tokens: {written}"));
+    a.kill();
+    b.run();
+    c.run();
+    // The administrator's salt is that of the command line again.
+    let session = log_in(&b.at);
+    let both = format!("Cookie: {session}; SetteeReads={reads}");
+    let list = |cookies: &str| exchange(&b.at, "GET", "/d/_all_docs", cookies, "");
+    until("it serves without the first node", || list(&format!("Cookie: {session}")).contains("200 OK"));
+    assert!(!list(&format!("Cookie: {session}")).contains("mine"), "it lacks the document");
+    let refused = list(&both);
+    assert!(refused.contains("503 Service") && refused.contains("token_not_met"), "{refused}");
+    assert!(refused.contains("SetteeReads=;"), "the session goes on: {refused}");
+    a.run();
+    until("it shows the document", || {
+        let shown = list(&both);
+        assert!(!shown.contains("200 OK") || shown.contains("mine"), "{shown}");
+        shown.contains("200 OK")
+    });
+}
+
 /// A request without Basic credentials; the answer as it is, since cookies count by upper and lower case.
 fn exchange(at: &str, method: &str, target: &str, header: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(at).expect("the node listens");

@@ -27,7 +27,7 @@ mod trace;
 pub use dice::Dice;
 pub(crate) use disk::placed::{AUTHORITY, CERTIFICATE, KEY};
 pub use disk::{CrashReport, DiskFaults, DiskImage, SimDisk};
-pub use net::{Link, WINDOW};
+pub use net::{Hidden, Link, PLAIN, WINDOW};
 pub use node::SimNode;
 
 use core::{Core, SimSleep, lock};
@@ -222,6 +222,11 @@ impl SimWorld {
     /// Counts something that the scenario wants to have met.
     pub fn count(&self, name: &'static str) {
         self.0.core.count(name);
+    }
+
+    /// Counts from now on, as [`PLAIN`], segments that show what nobody may read who sees what passes.
+    pub fn hide(&self, hidden: Hidden) {
+        self.0.net.hide(hidden);
     }
 
     /// How often each fault and behaviour was met.

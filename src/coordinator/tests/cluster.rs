@@ -67,6 +67,8 @@ pub(super) struct Network {
     refused: Mutex<Option<&'static str>>,
     /// How many calls there were.
     pub(super) calls: AtomicU64,
+    /// How many of them panicked where they were answered.
+    panics: AtomicU64,
 }
 
 /// A node's end of the network.
@@ -166,9 +168,11 @@ impl Peers for End {
             if is_replica && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
                 return Err(CallError::Indeterminate("the connection broke".to_owned()));
             }
-            let done =
-                done.map_err(|_| CallError::Indeterminate("it panicked".to_owned()))?.map_err(CallError::NotExecuted);
-            let done = done.map(crate::wire::message::Message::into_bytes);
+            let done = done.map_err(|ended| {
+                self.network.panics.fetch_add(u64::from(ended.is_panic()), Ordering::Relaxed);
+                CallError::Indeterminate("it panicked".to_owned())
+            });
+            let done = done?.map_err(CallError::NotExecuted).map(crate::wire::message::Message::into_bytes);
             self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
             let largest = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
             self.network.largest.fetch_max(largest, Ordering::Relaxed);
@@ -191,6 +195,14 @@ pub(super) struct Node {
 pub(super) struct Cluster {
     pub(super) network: Arc<Network>,
     pub(super) nodes: Vec<Node>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.network.panics.load(Ordering::Relaxed), 0, "calls that panicked, see above");
+        }
+    }
 }
 
 impl Cluster {

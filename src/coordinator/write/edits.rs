@@ -185,7 +185,7 @@ impl Writer<'_> {
     fn prepared(self, draft: &Draft) -> Result<PreparedBody, WriteError> {
         let body = PreparedBody::new(&draft.body);
         let size_max = self.context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
-        match body.text.len() as u64 > size_max {
+        match body.text.len() as u64 > size_max && !mutated(Mutation::CapIgnored) {
             true => Err(WriteError::DocumentTooLarge { id: draft.id.clone().unwrap_or_default() }),
             false => Ok(body),
         }

@@ -13,6 +13,7 @@ use crate::index::{IndexError, Signature};
 use crate::limits;
 use crate::shard::{ShardError, ShardId};
 use crate::storage::{StorageError, View};
+use crate::world::buggify::weigh;
 use crate::world::sync::Mutex;
 use crate::world::{Pool, lock};
 
@@ -216,6 +217,7 @@ impl Open {
     fn shrink(&mut self, most: usize) {
         let sizes: BTreeMap<_, _> = self.states.iter().map(|(key, kept)| (*key, kept.state.memory())).collect();
         let mut sum: usize = sizes.values().sum();
+        weigh("memory of open search indexes", sum, most + READ_AT_ONCE);
         while sum > most {
             let Some(oldest) = self.states.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key) else {
                 return;
@@ -352,6 +354,9 @@ impl SearchIndex {
     }
 }
 
+/// Bytes that searches read before they are counted.
+const READ_AT_ONCE: usize =
+    limits::SEARCHES_AT_ONCE * limits::SEARCH_SMALL_BYTES + limits::SEARCHES_LARGE * limits::SEARCH_HELD_BYTES;
 /// Pieces that one step of reading takes.
 const PIECES_PER_READ: usize = 4;
 

@@ -36,6 +36,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
+/// Counts segments that show what is to be hidden.
+pub const PLAIN: &str = "net.plain";
+
 /// Names a connection within its world.
 pub(crate) type ConnectionId = u64;
 /// A direction between two machines.
@@ -83,7 +86,25 @@ struct State {
     connections: BTreeMap<ConnectionId, Connection>,
     next_connection: ConnectionId,
     next_door: u64,
+    hidden: Option<Hidden>,
     wanted: Wanted,
+}
+
+/// What nobody may read who sees what passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Hidden {
+    /// Texts that are written in plain nowhere.
+    pub texts: &'static [&'static str],
+    /// But where somebody listens on this port.
+    pub but_at: u16,
+}
+
+impl Hidden {
+    /// Whether data that are sent to a listener at that port, or from it, have one of the texts.
+    fn is_shown(&self, port: u16, data: &[u8]) -> bool {
+        let has = |text: &&str| data.windows(text.len()).any(|window| window == text.as_bytes());
+        port != self.but_at && self.texts.iter().any(has)
+    }
 }
 
 /// What a change of the state wants done once the lock is free.
@@ -119,6 +140,7 @@ impl Net {
                 connections: BTreeMap::new(),
                 next_connection: 0,
                 next_door: 0,
+                hidden: None,
                 wanted: Wanted::default(),
             }),
         })
@@ -176,6 +198,11 @@ impl Net {
 
 /// Faults and switches.
 impl Net {
+    /// Counts from now on what shows something that is to be hidden.
+    pub(crate) fn hide(&self, hidden: Hidden) {
+        self.with(|state| state.hidden = Some(hidden));
+    }
+
     /// Cuts the way from one machine to another, one way only.
     pub(crate) fn cut(&self, from: IpAddr, to: IpAddr) {
         self.with(|state| {

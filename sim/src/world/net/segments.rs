@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::super::trace::{hash_bytes, mix};
 use super::connection::{Connection, Item, Load, Phase};
-use super::{BACKLOG, ConnectionId, Event, SILENCE_MAX, SYN_RETRIES, State, WINDOW, retry_delay};
+use super::{BACKLOG, ConnectionId, Event, PLAIN, SILENCE_MAX, SYN_RETRIES, State, WINDOW, retry_delay};
 use std::time::Duration;
 
 impl State {
@@ -118,6 +118,11 @@ impl State {
             }
             let Some((number, load)) = c.flows[from].queue.pop_first() else { return };
             let bytes = if let Load::Data(data) = &load { data.len() } else { 0 };
+            if let (Load::Data(data), Some(hidden)) = (&load, self.hidden)
+                && hidden.is_shown(c.ends[1].at.port(), data)
+            {
+                self.note(source, PLAIN, id);
+            }
             let reset_chance = self.link(source, target).reset_chance;
             if bytes > 0 && self.dice.chance(reset_chance) {
                 self.inject_reset(id, c);

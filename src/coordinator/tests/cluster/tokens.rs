@@ -1,5 +1,7 @@
 //! Tokens of writes: reads through a node whose replica lacks the write.
 
+use settee_search::search::{Request, nouveau};
+
 use super::*;
 use crate::coordinator::replica::floor::Floor;
 use crate::coordinator::replica::token::{Held, Mark, Written as WrittenTo};
@@ -12,15 +14,24 @@ use crate::index::mango::request::FindRequest;
 const MAP: &str = r#"{"views":{"v":{"map":"function (doc) { emit(doc._id, null); }"}}}"#;
 const INDEX: &str = r#"{"language":"query","views":{"i":{"map":{"fields":{"_id":"asc"}},"reduce":"_count"}}}"#;
 
-/// Three nodes with replicas of one range, a view and an index; the first one's replica alone has the document `a`.
-/// With a token of that.
+const SEARCH: &str = r#"{"autoupdate":false,
+    "indexes":{"i":{"analyzer":"keyword","index":"function (doc) { index('id', doc._id); }"}},
+    "nouveau":{"i":{"default_analyzer":"keyword","index":"function (doc) { index('string', 'id', doc._id); }"}}}"#;
+
+/// Three nodes with replicas of one range, a view and indexes; the first one's replica alone has the document `a`. With
+/// a token of that.
 async fn one_ahead() -> (Cluster, Token) {
+    ahead(0).await
+}
+
+/// The same with the replica of that node.
+async fn ahead(at: usize) -> (Cluster, Token) {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
-    for (name, text) in [("_design/d", MAP), ("_design/x", INDEX), ("b", "{}")] {
+    for (name, text) in [("_design/d", MAP), ("_design/x", INDEX), ("_design/s", SEARCH), ("b", "{}")] {
         assert_eq!(write(&cluster.db(0), name, text, Some(3)).await.unwrap().replicas, 3);
     }
-    let (db, before) = (cluster.db(0), replica(&cluster, 0).await);
+    let (db, before) = (cluster.db(at), replica(&cluster, at).await);
     plant(&before, "a", &["1-a"], false).await;
     let own = db.replicas().own_replica(0).await.unwrap().unwrap();
     let held = Held { only: false, marks: vec![Mark::of(own.replica_position())] };
@@ -75,6 +86,18 @@ async fn changed(db: &Arc<Database>) -> bool {
     found
 }
 
+/// Whether searches by both kinds of indexes find it.
+async fn searched(db: &Arc<Database>, update: bool) -> [bool; 2] {
+    let (design, query) = (id("_design/s"), "id:a".to_owned());
+    let request = Request { query: query.clone(), limit: 10, ..Request::default() };
+    let plain = db.queries().search(&design, "i").await.unwrap();
+    let plain = plain.ask(SearchQuery { request, bookmark: None, update }).await.unwrap();
+    let request = nouveau::Request { query, limit: 10, ..nouveau::Request::default() };
+    let typed = db.queries().typed_search(&design, "i").await.unwrap();
+    let typed = typed.ask_typed(TypedQuery { request, bookmark: None, update }).await.unwrap();
+    [plain.answer.rows.iter().any(|row| row.id == "a"), typed.answer.rows.iter().any(|row| row.id == "a")]
+}
+
 /// Whether each kind of read shows the document.
 async fn shown(db: &Arc<Database>) -> Vec<bool> {
     vec![
@@ -104,6 +127,22 @@ async fn reads_with_a_token_show_the_write_where_the_replica_here_lacks_it() {
     let floor = floor(&cluster, 1, &token).await.unwrap();
     let agreed = cluster.db(1).above(&floor).documents().fetch_agreed(&id("b"), Want::Winner, None).await.unwrap();
     assert!(agreed.0.is_some() && agreed.1 == 2);
+}
+
+#[tokio::test]
+async fn searches_with_a_token_find_the_write_whichever_replica_has_it() {
+    let mut lacked = 0;
+    for at in 0..3 {
+        let (cluster, token) = ahead(at).await;
+        for asked in 0..3 {
+            let db = cluster.db(asked);
+            lacked += usize::from(searched(&db, true).await == [false; 2]);
+            let floor = floor(&cluster, asked, &token).await.unwrap();
+            assert_eq!(searched(&db.above(&floor), false).await, [true; 2], "node {asked}, of node {at}");
+        }
+    }
+    // Without it all nodes ask the same replica first, which is another one in each database.
+    assert!(lacked.is_multiple_of(3), "{lacked}");
 }
 
 #[tokio::test]
