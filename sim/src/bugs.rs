@@ -121,6 +121,7 @@ pub const BOARD: &[Entry] = &[
     // I13: the index of a declared selector, too.
     node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I13", "I17", "I18"]),
     node(Mutation::SearchHitStays, "a deleted document is still found by a search", &["I18"]),
+    node(Mutation::MergeForgetsDeletions, "a merge of segments of a search index forgets deletions", &["I18"]),
     node(Mutation::StoredSumStays, "the stored sum of rows stays when one of them changes", &["I17"]),
     node(Mutation::SelectorIndexTrusted, "the index of a selector is taken for complete", &["I13"]),
     node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),
@@ -291,6 +292,12 @@ pub const BOARD: &[Entry] = &[
     scene(Scene::Disks, Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
     node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
     node(
+        Mutation::HeldStatePassedOver,
+        "pages of a reduction behind the first are of what there is when they are read",
+        &["I34"],
+    ),
+    // Of answers that come from several nodes.
+    cluster(
         Mutation::HeldStatePassedOver,
         "pages of a reduction behind the first are of what there is when they are read",
         &["I34"],

@@ -71,7 +71,7 @@ async fn make_databases(oracle: &SimNode, plan: &Plan) -> Result<(), String> {
         set_up_filters(&mut client).await?;
     }
     if plan.has_groups() {
-        set_up_counted(&mut client, plan.world.q).await?;
+        set_up_counted(&mut client, &format!("?q={}", plan.world.q.min(2)), 1).await?;
     }
     set_up_own(&mut client, &plan.world).await
 }

@@ -128,7 +128,7 @@ pub struct WorldPlan {
     /// Rows that a reduction reads in a step; 0: as many as usual.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub step_rows: u32,
-    /// Whether clients search their own documents by full-text indexes, beside the queries that they ask.
+    /// Whether clients search by full-text indexes, beside the queries that they ask: they do in every drawn plan.
     #[serde(default, skip_serializing_if = "is_false")]
     pub searches: bool,
     /// Whether nodes speak TLS with each other and with their clients.

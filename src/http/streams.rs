@@ -3,9 +3,9 @@
 //! A streamed answer holds the page of rows that it is made of and what its client has not taken yet. Where all of them
 //! hold more than `limits::HTTP_STREAMS_BYTES`, no further page is read, and the connection whose client has taken
 //! nothing for longest is cut, if that is longer than `limits::HTTP_STREAM_STALL`: the clients that read get their
-//! answers, once its memory is free, which on a busy machine is not at once. First pages are read before the answer is counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does
-//! not begin unless it is small, nor does one of an address that holds three quarters of that; what was read of it is
-//! dropped.
+//! answers, once its memory is free, which on a busy machine is not at once. First pages are read before the answer is
+//! counted: beyond `limits::HTTP_STREAMS_BEGUN_BYTES` an answer does not begin unless it is small, nor does one of an
+//! address that holds three quarters of that; what was read of it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;

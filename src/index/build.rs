@@ -527,5 +527,5 @@ async fn write_all(
 /// rows are removed when the build begins.
 pub(super) async fn remove(replica: &crate::shard::ShardReplica, signature: Signature) -> Result<(), ShardError> {
     let range = KeyRange::prefix(&keys::whole_view(replica.id(), signature));
-    replica.remove_records(range).await
+    replica.remove_records(range).await.map(drop)
 }

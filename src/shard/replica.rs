@@ -388,14 +388,17 @@ impl ShardReplica {
         }
     }
 
-    /// Removes such records, a bounded number per commit, from the first on, until a round finds none.
-    pub async fn remove_records(&self, range: KeyRange) -> Result<(), ShardError> {
+    /// Removes such records, a bounded number per commit, from the first on, until a round finds none; how many.
+    pub async fn remove_records(&self, range: KeyRange) -> Result<usize, ShardError> {
         assert!(range.start.get(8) == Some(&VIEW_KIND), "only records of upper layers are removed by range");
+        let mut all = 0;
         loop {
             self.check_open()?;
-            if sweep::round(&self.0.storage, range.clone()).await? == 0 {
-                return Ok(());
+            let removed = sweep::round(&self.0.storage, range.clone()).await?;
+            if removed == 0 {
+                return Ok(all);
             }
+            all += removed;
         }
     }
 

@@ -152,6 +152,8 @@ pub enum Mutation {
     CapIgnored,
     /// Nodes that are to speak TLS with each other do not.
     PlainBetweenNodes,
+    /// A merge of segments of a full-text index forgets which of their documents count no more.
+    MergeForgetsDeletions,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -226,6 +228,8 @@ pub const POINTS: &[&str] = &[
     "memtable: rows moved while a part was taken in",
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
+    "search: pieces that a crash left were removed",
+    "search: segments were merged",
     "shrink: a file was made smaller",
     "tls: a client's side shook hands",
     "tls: a server's side shook hands",

@@ -11,8 +11,6 @@ pub(super) const KINDS: usize = 39;
 const ORDERLY: u64 = 0x0du64 << 56;
 /// Draws of their own for limits that are set by requests.
 const LIMITED: u64 = 0x71u64 << 56;
-/// Draws whether there are searches.
-const SEARCHED: u64 = 0x72u64 << 56;
 /// Kinds of operations that want a second node.
 const PAIR_KINDS: [usize; 3] = [34, 37, 38];
 /// Kinds of faults that [`draw_fault`] knows.
@@ -51,7 +49,7 @@ impl Plan {
             tombstone_ms: 0,
             message_bytes: 0,
             step_rows: 0,
-            searches: searches(seed),
+            searches: true,
             tls: false,
             self_made: false,
         };
@@ -90,12 +88,6 @@ impl Plan {
         }
         self.faults.sort_by_key(|timed| timed.at_ms);
     }
-}
-
-/// In one run of three there are searches. By the seed alone: what else is drawn stays as it is.
-fn searches(seed: u64) -> bool {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ SEARCHED);
-    rng.random_range(0..3) == 0
 }
 
 /// In one run of three few purges are kept on record: who is behind them cannot ask for them any more.

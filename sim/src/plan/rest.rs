@@ -43,7 +43,9 @@ impl Plan {
         if self.world.nodes == 1 || self.world.n > 0 {
             self.follow();
         }
-        if self.world.n == 0 {
+        // What is counted is on every replica from the begin on, as long as none loses it and none is made anew.
+        let stays = !self.loses_disks() && !self.moves_replicas() && !self.changes_members();
+        if self.world.n == 0 || stays {
             self.regroup();
         }
         if self.world.n > 1 && !self.changes_members() {
@@ -94,7 +96,7 @@ impl Plan {
         }
     }
 
-    /// In one run of four of one server some move documents from group to group of a view, and others ask for it. In
+    /// In one run of four some move documents from group to group of a view, and others ask for it. In
     /// half of them a reduction reads a few rows in a step, and they do it all the time: rows change between its steps,
     /// and between the pages of an answer, which are small then.
     fn regroup(&mut self) {

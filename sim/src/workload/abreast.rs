@@ -1,5 +1,6 @@
-//! Reads that bring the token of a write through another node than it was written through: a list, a view, a query or a
-//! feed shows at least that write, or the node says that it cannot. Each document here is written once, by one client.
+//! Reads that bring the token of a write through another node than it was written through: a list, a view, a query, a
+//! feed or a search shows at least that write, or the node says that it cannot. Each document here is written once, by
+//! one client.
 //!
 //! One read is let off: a replica that serves it goes back in time while the read is under way, so that what it had
 //! when the read began is gone in the midst of it. The same read is then sent again.
@@ -14,18 +15,25 @@ use crate::place::node_name;
 
 /// The database of these documents.
 const ABREAST: &str = "abreast";
-/// What is read, in turn.
-const READS: usize = 4;
+/// What is read, in turn: the last two where there are full-text indexes.
+const READS: usize = 6;
+const SEARCHES: usize = 2;
+const PLAIN: &str = "function (d) { index('k', d.k); index('rev', d._rev, {store: true, index: false}); }";
+const TYPED: &str = "function (d) { index('string', 'k', d.k); index('stored', 'rev', d._rev); }";
 
-/// Makes the database with its view and its index, in peace.
+/// Makes the database with its view and its indexes, in peace.
 ///
 /// # Errors
 /// The request that was refused.
-pub(super) async fn set_up(client: &mut Client, made_with: &str) -> Result<(), String> {
-    let view = [("v", "function (d) { emit(d.k, null); }", None)];
+pub(super) async fn set_up(client: &mut Client, made_with: &str, searches: bool) -> Result<(), String> {
+    let mut design = design_of(&[("v", "function (d) { emit(d.k, null); }", None)]);
+    if searches {
+        design["indexes"] = json!({ "i": { "analyzer": "keyword", "index": PLAIN } });
+        design["nouveau"] = json!({ "i": { "default_analyzer": "keyword", "index": TYPED } });
+    }
     let requests = [
         ("PUT", format!("/{ABREAST}{made_with}"), Value::Null),
-        ("PUT", format!("/{ABREAST}/_design/d"), design_of(&view)),
+        ("PUT", format!("/{ABREAST}/_design/d"), design),
         ("POST", format!("/{ABREAST}/_index"), json!({ "index": { "fields": ["k"] }, "ddoc": "by-k" })),
     ];
     carry_out(client, requests, &[409, 412]).await
@@ -51,7 +59,8 @@ impl Worker {
             return broken("I36", format!("the write of {id} was answered {} without a token", answer.status));
         };
         let mut other = self.another_node(others[nth % others.len()]);
-        self.reads_at_least(&mut other, nth % READS, (&id, &rev), &token).await
+        let reads = if self.locked(|s| s.searches) { READS } else { READS - SEARCHES };
+        self.reads_at_least(&mut other, nth % reads, (&id, &rev), &token).await
     }
 
     async fn reads_at_least(
@@ -65,7 +74,9 @@ impl Worker {
             0 => ("GET", format!("_all_docs?key=\"{id}\"&at_least={token}"), Value::Null),
             1 => ("GET", format!("_design/d/_view/v?key=\"{id}\"&include_docs=true&at_least={token}"), Value::Null),
             2 => ("POST", format!("_find?at_least={token}"), json!({ "selector": { "k": id } })),
-            _ => ("GET", format!("_changes?at_least={token}"), Value::Null),
+            3 => ("GET", format!("_changes?at_least={token}"), Value::Null),
+            4 => ("GET", format!("_design/d/_search/i?q=k:%22{id}%22&at_least={token}"), Value::Null),
+            _ => ("GET", format!("_design/d/_nouveau/i?q=k:%22{id}%22&at_least={token}"), Value::Null),
         };
         let path = format!("/{ABREAST}/{path}");
         loop {
@@ -104,10 +115,11 @@ impl Worker {
 
 /// Whether an answer has a document in a revision.
 fn shows(told: &Value, id: &str, rev: &str) -> bool {
-    let rows = ["rows", "docs", "results"].into_iter().filter_map(|name| told[name].as_array()).flatten();
+    let rows = ["rows", "docs", "results", "hits"].into_iter().filter_map(|name| told[name].as_array()).flatten();
     let mut own = rows.filter(|row| row["id"] == id || row["_id"] == id);
     own.any(|row| {
-        row["value"]["rev"] == rev || row["doc"]["_rev"] == rev || row["_rev"] == rev || row["changes"][0]["rev"] == rev
+        let shown = [&row["value"]["rev"], &row["doc"]["_rev"], &row["_rev"], &row["changes"][0]["rev"]];
+        shown.into_iter().chain([&row["fields"]["rev"]]).any(|shown| shown == rev)
     })
 }
 
@@ -122,6 +134,8 @@ mod tests {
             json!({ "rows": [{ "id": "a", "key": "a", "value": null, "doc": { "_rev": "1-x" } }] }),
             json!({ "docs": [{ "_id": "a", "_rev": "1-x" }] }),
             json!({ "results": [{ "id": "a", "changes": [{ "rev": "1-x" }] }] }),
+            json!({ "rows": [{ "id": "a", "fields": { "rev": "1-x" } }] }),
+            json!({ "hits": [{ "id": "a", "fields": { "rev": "1-x" } }] }),
         ] {
             assert!(shows(&told, "a", "1-x") && !shows(&told, "b", "1-x") && !shows(&told, "a", "1-y"), "{told}");
         }

@@ -19,18 +19,19 @@ const REDUCE: &str = "function (keys, values) { return sum(values); }";
 /// Ways to ask for it.
 const ASKED: [&str; 4] = ["group=true", "group_level=1", "reduce=true", "group=true&descending=true"];
 
-/// Makes the database, the view and the documents, in peace.
+/// Makes the database, the view and the documents, in peace. `made_with`: the query with which the database is made;
+/// `replicas`: how many there are of a range, all of which are to have the documents before anything goes wrong.
 ///
 /// # Errors
 /// The request that was refused.
-pub(crate) async fn set_up(client: &mut Client, q: u32) -> Result<(), String> {
+pub(crate) async fn set_up(client: &mut Client, made_with: &str, replicas: u32) -> Result<(), String> {
     let docs: Vec<Value> = (0..DOCUMENTS).map(|n| json!({ "_id": id(n), "v": n })).collect();
     let reduced = |reduce: &str| json!({ "map": MAP, "reduce": reduce });
     let view = json!({ "views": { "of": reduced("_sum"), "all": reduced("_count"), "by": reduced(REDUCE) } });
     let requests = [
-        ("PUT", format!("/{COUNTED}?q={}", q.min(2)), Value::Null),
-        ("PUT", format!("/{COUNTED}/_design/groups"), view),
-        ("POST", format!("/{COUNTED}/_bulk_docs"), json!({ "docs": docs })),
+        ("PUT", format!("/{COUNTED}{made_with}"), Value::Null),
+        ("PUT", format!("/{COUNTED}/_design/groups?w={replicas}"), view),
+        ("POST", format!("/{COUNTED}/_bulk_docs?w={replicas}"), json!({ "docs": docs })),
     ];
     carry_out(client, requests, &[409, 412]).await
 }

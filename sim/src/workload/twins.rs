@@ -14,7 +14,7 @@ use super::mortals::{self, Mortals};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, PASSING, Worker, abreast, between, broken, filtered, places::Places, seen};
+use super::{DB, PASSING, Worker, abreast, between, broken, counted, filtered, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
@@ -107,12 +107,15 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     if world.far.is_some() {
         between::set_up(client, plan).await?;
     }
+    if plan.has_groups() {
+        counted::set_up(client, &made_with, world.replicas()).await?;
+    }
     if plan.has_filters() {
         filtered::set_up(client).await?;
     }
     if plan.has_views() {
-        abreast::set_up(client, &made_with).await?;
-        seen::set_up(client, plan.world.searches).await?;
+        abreast::set_up(client, &made_with, world.searches).await?;
+        seen::set_up(client, world.searches).await?;
     }
     Ok(())
 }

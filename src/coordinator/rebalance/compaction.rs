@@ -132,7 +132,7 @@ impl Compaction<'_> {
     ) -> Result<bool, ShardError> {
         let (env, info) = (&self.context.env, replica.info().await?);
         let subject = Subject::new(TaskKind::DatabaseCompaction, &self.name).range(self.map().range(index));
-        let task = env.begin_task(subject, Some(info.doc_count + info.doc_del_count));
+        let task = env.begin_task(subject, Some(info.doc_count.saturating_add(info.doc_del_count)));
         let goes_on = |phase: &'static str, documents: u64| {
             task.phase(phase);
             task.done(documents);

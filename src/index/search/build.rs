@@ -19,7 +19,7 @@ use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, ShardError, Want, Wants};
 use crate::storage::{Direction, View};
 use crate::world::Pool;
-use crate::world::buggify::fewer;
+use crate::world::buggify::{fewer, sometimes};
 
 /// A build that runs or waits, counted as long as this lives.
 struct Building(Arc<Slot>);
@@ -142,7 +142,9 @@ impl SearchIndex {
         let keys = Keys(self.replica.id(), self.definition.signature);
         match self.header().await? {
             Some(header) => {
-                self.replica.remove_records(keys.pieces_from(header.next)).await?;
+                if self.replica.remove_records(keys.pieces_from(header.next)).await? > 0 {
+                    sometimes("search: pieces that a crash left were removed");
+                }
                 Ok(header)
             }
             None => {
@@ -161,7 +163,7 @@ impl SearchIndex {
         let removed = self.replica.remove_records(keys.whole()).await;
         self.slot.forget();
         self.open.forget(self.cache_key());
-        removed
+        removed.map(drop)
     }
 
     /// Removes the documents of the next purges that are gone as a whole; of others the purge is a change, too.

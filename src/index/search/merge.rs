@@ -13,6 +13,7 @@ use crate::index::IndexError;
 use crate::limits;
 use crate::storage::WriteView;
 use crate::world::Pool;
+use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// Pieces that one commit of a merge stores.
 const PIECES_PER_COMMIT: usize = 4;
@@ -67,7 +68,10 @@ impl SearchIndex {
         if state.header != *header {
             return Ok(None);
         }
-        let some: Vec<Opened> = state.segments[which.clone()].to_vec();
+        let mut some: Vec<Opened> = state.segments[which.clone()].to_vec();
+        if mutated(Mutation::MergeForgetsDeletions) {
+            some.iter_mut().for_each(Opened::forget_deletions);
+        }
         let merged = self.on_segments(Pool::Build, Share::Large, &some, settee_search::segment::merge).await?;
         let merged = merged.map_err(|error| Lost::from(damaged(error)))?;
         let infos: Vec<SegmentInfo> = some.iter().map(|opened| opened.info).collect();
@@ -99,7 +103,11 @@ impl SearchIndex {
             index.open.note_change(index.cache_key());
             written.map(|Ok(header)| header)
         });
-        Ok(committed.await.ok_or(IndexError::Stopped)??)
+        let header = committed.await.ok_or(IndexError::Stopped)??;
+        if header.is_some() {
+            sometimes("search: segments were merged");
+        }
+        Ok(header)
     }
 
     /// Stores the pieces of the next segment, some in each commit: without a header that names them they count for

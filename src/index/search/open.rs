@@ -30,6 +30,11 @@ impl Opened {
     pub fn part(&self) -> Part {
         Part { segment: self.segment.clone(), deleted: Arc::clone(&self.deleted) }
     }
+
+    /// As if all of its documents counted.
+    pub fn forget_deletions(&mut self) {
+        self.deleted = Arc::default();
+    }
 }
 
 /// An index as it stood at one time.
@@ -97,6 +102,11 @@ impl Bounds {
             small: limits::SEARCH_SMALL_BYTES,
             large: limits::SEARCH_HELD_BYTES,
         }
+    }
+
+    /// Bytes that searches and merges read before they are counted.
+    fn read_at_once(&self) -> usize {
+        self.at_once * self.small + (limits::SEARCHES_LARGE + limits::SEARCH_MERGES) * self.large
     }
 }
 
@@ -176,7 +186,7 @@ impl OpenIndexes {
         open.uses += 1;
         let (used, is_current) = (open.uses, open.changes == changes);
         open.states.insert(key, Kept { state, is_current, used });
-        open.shrink(self.bounds.open);
+        open.shrink(&self.bounds);
     }
 
     /// An index changes: what is kept of it helps to open it again.
@@ -213,11 +223,12 @@ impl OpenIndexes {
 }
 
 impl Open {
-    /// Gives up what was used longest ago, until no more than `most` bytes are left.
-    fn shrink(&mut self, most: usize) {
+    /// Gives up what was used longest ago, until no more is left than may be open.
+    fn shrink(&mut self, bounds: &Bounds) {
+        let most = bounds.open;
         let sizes: BTreeMap<_, _> = self.states.iter().map(|(key, kept)| (*key, kept.state.memory())).collect();
         let mut sum: usize = sizes.values().sum();
-        weigh("memory of open search indexes", sum, most + READ_AT_ONCE);
+        weigh("memory of open search indexes", sum, most + bounds.read_at_once());
         while sum > most {
             let Some(oldest) = self.states.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key) else {
                 return;
@@ -350,13 +361,10 @@ impl SearchIndex {
 
     /// Counts what a search read anew: what was not used for long goes.
     pub(super) fn weigh_open(&self) {
-        lock(&self.open.open).shrink(self.open.bounds.open);
+        lock(&self.open.open).shrink(&self.open.bounds);
     }
 }
 
-/// Bytes that searches read before they are counted.
-const READ_AT_ONCE: usize =
-    limits::SEARCHES_AT_ONCE * limits::SEARCH_SMALL_BYTES + limits::SEARCHES_LARGE * limits::SEARCH_HELD_BYTES;
 /// Pieces that one step of reading takes.
 const PIECES_PER_READ: usize = 4;
 
