@@ -27,6 +27,7 @@ pub const FOREIGN: &[Row] = &[
         "max_size", "leave_percent", "db_btree_cache_depth", "view_btree_cache_depth",
     ], "engine of CouchDB's files; settee's storage has `[settee]` of its own"),
     ("couchdb", &["delete_after_rename"], "a deleted database's files go at once, each in one step"),
+    ("couchdb", &["index_cleanup_delay_msec"], "indexes are cleaned up once their design documents are at rest for five minutes"),
     ("couchdb", &["time_seq_min_time"], "times of changes are told as the clock gave them"),
     ("couchdb_engines", &["couch"], "the only engine is settee's"),
     ("process_priority", &["couch_server"], "there is no such process"),
