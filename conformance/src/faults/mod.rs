@@ -59,6 +59,7 @@ pub async fn run(cluster: &Cluster, plan: &Plan) -> Result<Outcome, String> {
         let seed = plan.seed.wrapping_add(round);
         let (told, findings) = one(cluster, plan, seed).await?;
         // Writing to a String cannot fail.
+        eprintln!("round {seed}: {told}");
         let _ = writeln!(outcome.text, "round {seed}: {told}");
         for finding in findings {
             match finding {

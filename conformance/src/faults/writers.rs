@@ -73,7 +73,7 @@ pub async fn write(cluster: Cluster, db: String, number: usize, seed: u64, over:
         let parent = revs.get(&id).cloned().unwrap_or_default();
         let mark = format!("{number}-{}", account.writes.len());
         let edit = Written { id, mark, parent, rev: String::new(), status: 0 };
-        let also = if dice.chance(15) {
+        let also = if dice.chance(3) {
             // Its own next documents, which nobody else writes, in the same request.
             (0..3).map(|n| new_document(format!("bulk-{number}-{}-{n}", account.writes.len()))).collect()
         } else {
