@@ -49,7 +49,8 @@ pub(super) struct RangeCursor {
 }
 
 impl RangeCursor {
-    /// Chooses a replica of a range to read changes from, and the position to begin at.
+    /// Chooses a replica of a range to read changes from, and the position to begin at: for a sequence the replica that
+    /// it is of, if the usual one would go back and that one is in reach and in sync.
     ///
     /// # Errors
     /// When no replica can be read.
@@ -88,7 +89,28 @@ impl RangeCursor {
             };
             Ok(range_cursor)
         };
-        database.replicas().on_one(range, begin).await
+        let cursor = database.replicas().on_one(range, begin).await?;
+        let [entry] = entries.as_slice() else { return Ok(cursor) };
+        if !cursor.rewinds(entry) {
+            return Ok(cursor);
+        }
+        // Else a client that asks for a page of another node each time could get the same rows for ever.
+        let read = |replica: RangeReplica| async move {
+            let node = replica.node().unwrap_or(&database.context.node);
+            let is_in_sync = database.context.rank(node) == Some(0);
+            let (position, _) = replica.watch().await?;
+            match is_in_sync && (position.shard, position.epoch) == (entry.shard, entry.epoch) {
+                true => begin(replica).await,
+                false => Err(ShardError::NotExecuted("another replica was read".to_owned())),
+            }
+        };
+        Ok(database.replicas().on_one(range, read).await.unwrap_or(cursor))
+    }
+
+    /// Whether another replica was read up to here, and this one may have rows again that it had.
+    fn rewinds(&self, entry: &SeqEntry) -> bool {
+        let own = &self.replica_position;
+        (own.shard, own.epoch) != (entry.shard, entry.epoch) && self.position < own.position
     }
 
     /// What the sequence says of the range.

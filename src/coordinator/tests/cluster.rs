@@ -11,6 +11,7 @@ mod moves;
 mod purges;
 mod rebuild;
 mod restored;
+mod resumed;
 mod settings;
 mod sizes;
 mod slow;
