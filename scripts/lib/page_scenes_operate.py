@@ -1,6 +1,5 @@
 """Scenes of 'Operate': tasks, replications, users, permissions, configuration, compaction, snapshots, log."""
 
-
 import node
 from page_browser import scene
 
