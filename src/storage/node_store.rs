@@ -755,7 +755,13 @@ mod tests {
     async fn a_directory_in_which_something_was_collected_has_a_later_format_for_good() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            let storage = Storage::open(env(), dir.path(), StorageOptions::default()).await.unwrap();
+            let storage = loop {
+                match Storage::open(env(), dir.path(), StorageOptions::default()).await {
+                    // A task of the one before may hold it for a moment longer.
+                    Err(OpenError::Locked(_)) => env().sleep(std::time::Duration::from_millis(10)).await,
+                    opened => break opened.unwrap(),
+                }
+            };
             storage.refuse_older().await.unwrap();
             storage.refuse_older().await.unwrap();
             drop(storage);
