@@ -9,7 +9,7 @@ pub mod flexible;
 mod java;
 mod lexer;
 mod parser;
-mod typed;
+mod unfinished;
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::analysis::Analyzer;
 use crate::search::Limits;
 
 pub(crate) use parser::number_range;
-pub use typed::with_prefix;
+pub use unfinished::with_prefix;
 
 /// A query that was understood.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,13 +6,14 @@
 //! hours, as in CouchDB.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::rebalance::window::Window;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::world::Instant;
 
 /// The channel of `[smoosh] cleanup_channels`.
@@ -32,7 +33,7 @@ struct Seen {
 
 impl IndexCleanup {
     /// Notes the version of the design documents of a database (by its instance); whether it is to be cleaned up now.
-    /// `may_begin`: whether anything is.
+    /// It is until that is done ([`IndexCleanup::done`]). `may_begin`: whether anything is.
     fn look(&mut self, instance: &str, version: u64, (now, may_begin): (Instant, bool)) -> bool {
         let new = || Seen { version: 0, is_changed: false, cleaned: now };
         let seen = self.0.entry(instance.to_owned()).or_insert_with(new);
@@ -40,11 +41,14 @@ impl IndexCleanup {
             (seen.version, seen.is_changed) = (version, true);
             return false;
         }
-        let is_due = seen.is_changed || now.since(seen.cleaned) >= limits::INDEX_CLEANUP_PERIOD;
-        if is_due && may_begin {
+        may_begin && (seen.is_changed || now.since(seen.cleaned) >= limits::INDEX_CLEANUP_PERIOD)
+    }
+
+    /// A database was cleaned up.
+    fn done(&mut self, instance: &str, now: Instant) {
+        if let Some(seen) = self.0.get_mut(instance) {
             (seen.is_changed, seen.cleaned) = (false, now);
         }
-        is_due && may_begin
     }
 
     /// Forgets databases that are not open, where more are remembered than are to be.
@@ -66,21 +70,7 @@ fn design_version(database: &Arc<Database>) -> u64 {
 impl Coordinator {
     /// Starts the task that removes indexes which nothing names; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_cleaning_up(self: &Arc<Self>) {
-        let env = self.env().clone();
-        self.spawn_worker(CHANNEL, "a pause", move |weak, worker| {
-            let env = env.clone();
-            async move {
-                let mut cleanup = IndexCleanup::default();
-                loop {
-                    env.sleep(limits::INDEX_CLEANUP_PAUSE).await;
-                    let Some(coordinator) = weak.upgrade() else { return };
-                    let _run = worker.begin();
-                    for (name, why) in coordinator.clean_up_indexes(&mut cleanup, env.now()).await {
-                        worker.failed(&format_args!("{name}: {why}"));
-                    }
-                }
-            }
-        });
+        self.spawn_worker(CHANNEL, "a pause", keep_cleaning_up);
     }
 
     /// Cleans up the open databases where that is due; answers those where it failed, with why.
@@ -98,14 +88,29 @@ impl Coordinator {
             if !cleanup.look(database.instance(), design_version(&database), (now, may_begin)) {
                 continue;
             }
-            if let Err(error) = database.queries().clean_up_own_views().await
-                && !database.is_gone()
-            {
-                tracing::info!(database = database.name, ?error, "indexes are not cleaned up");
-                failed.push((database.name.clone(), format!("{error:?}")));
+            match database.queries().clean_up_own_views().await {
+                Ok(()) => cleanup.done(database.instance(), now),
+                Err(_) if database.is_gone() => {}
+                Err(error) => {
+                    tracing::info!(database = database.name, ?error, "indexes are not cleaned up");
+                    failed.push((database.name.clone(), format!("{error:?}")));
+                }
             }
         }
         failed
+    }
+}
+
+async fn keep_cleaning_up(weak: Weak<Coordinator>, worker: Arc<Worker>) {
+    let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
+    let mut cleanup = IndexCleanup::default();
+    loop {
+        env.sleep(limits::INDEX_CLEANUP_PAUSE).await;
+        let Some(coordinator) = weak.upgrade() else { return };
+        let _run = worker.begin();
+        for (name, why) in coordinator.clean_up_indexes(&mut cleanup, env.now()).await {
+            worker.failed(&format_args!("{name}: {why}"));
+        }
     }
 }
 
@@ -119,7 +124,13 @@ mod tests {
     fn a_database_is_due_once_its_design_documents_have_settled_and_daily() {
         let mut cleanup = IndexCleanup::default();
         let at = |hours: u64| Instant(Duration::from_secs(hours * 3600));
-        let mut look = |version, hours| cleanup.look("i", version, (at(hours), true));
+        let mut look = |version, hours| {
+            let is_due = cleanup.look("i", version, (at(hours), true));
+            if is_due {
+                cleanup.done("i", at(hours));
+            }
+            is_due
+        };
         assert!(!look(0, 0) && !look(0, 1), "nothing changed");
         assert!(!look(1, 2), "a change");
         assert!(!look(2, 3), "another one");
@@ -127,5 +138,6 @@ mod tests {
         assert!(!look(2, 27) && look(2, 28) && !look(2, 29), "a day later");
         assert!(!cleanup.look("i", 3, (at(30), false)) && !cleanup.look("i", 3, (at(31), false)), "it is not the time");
         assert!(cleanup.look("i", 3, (at(32), true)), "it is remembered");
+        assert!(cleanup.look("i", 3, (at(33), true)), "and tried again until it is done");
     }
 }
