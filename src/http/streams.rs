@@ -24,6 +24,7 @@ use crate::world::{Env, Instant, lock};
 
 /// What counts it in reports.
 const WHAT: &str = "memory of streamed answers";
+
 /// The memory of all streamed answers of a node.
 pub struct Streams {
     env: Env,
@@ -39,8 +40,6 @@ struct Table {
     held: usize,
     /// Bytes that are reserved for pages which are being read.
     reserved: usize,
-    /// Bytes of streams whose connections were cut, and that are not free yet.
-    leaving: usize,
     by_address: ByAddress,
     streams: BTreeMap<u64, Entry>,
 }
@@ -74,8 +73,11 @@ impl Table {
             let all = self.held + reserved;
             all == 0 || all + bytes <= most
         };
-        let (most, own) = (limits::HTTP_STREAMS_BEGUN_BYTES, self.by_address.held(address) + self.reserved_of(address));
-        let is_bounded = || fits(self.reserved, most) && (own == 0 || own + bytes <= most / 4 * 3);
+        let is_bounded = || {
+            let (most, own) =
+                (limits::HTTP_STREAMS_BEGUN_BYTES, self.by_address.held(address) + self.reserved_of(address));
+            fits(self.reserved, most) && (own == 0 || own + bytes <= most / 4 * 3)
+        };
         let fits_lately = || fits(self.reserved_lately(now), limits::HTTP_STREAMS_BYTES);
         self.is_within_own(address, bytes)
             && (fits(self.reserved, limits::HTTP_STREAMS_BYTES) || is_bounded() && fits_lately())
@@ -97,7 +99,6 @@ impl Table {
             entry.progressed = now;
         }
         entry.bytes += bytes;
-        self.leaving += if entry.is_cut { bytes } else { 0 };
         self.held += bytes;
         weigh(WHAT, self.held, limits::HTTP_STREAMS_BEGUN_BYTES);
         takes(WHAT, bytes as i64);
@@ -108,7 +109,6 @@ impl Table {
         let Some(entry) = self.streams.get_mut(&id) else { return };
         let bytes = bytes.min(entry.bytes);
         entry.bytes -= bytes;
-        self.leaving -= if entry.is_cut { bytes } else { 0 };
         self.held -= bytes;
         takes(WHAT, -(bytes as i64));
         self.by_address.remove(entry.address, bytes);
@@ -124,22 +124,25 @@ impl Table {
         let id = *oldest.min_by_key(|(_, entry)| entry.progressed)?.0;
         let entry = self.streams.get_mut(&id)?;
         entry.is_cut = true;
-        self.leaving += entry.bytes;
         Some((entry.address, Arc::clone(&entry.cut)))
     }
 
-    /// Whether so many bytes will be free for an answer to `address` once what was cut is gone.
-    fn will_have_room(&self, address: IpAddr, bytes: usize) -> bool {
-        let leaves = |entry: &&Entry| entry.is_cut && (self.is_within_own(address, bytes) || entry.address == address);
-        self.streams.values().filter(leaves).map(|entry| entry.bytes).sum::<usize>() >= bytes
+    /// Bytes of connections that were cut, of one address or of all, and that are not free yet.
+    fn leaving(&self, of: Option<IpAddr>) -> usize {
+        let leaves = |entry: &&Entry| entry.is_cut && of.is_none_or(|address| address == entry.address);
+        self.streams.values().filter(leaves).map(|entry| entry.bytes).sum()
+    }
+
+    /// Of whom connections are cut to make room for so many bytes of an answer to `address`, where not of all: where an
+    /// address holds its own share, those of others would be cut for nothing.
+    fn to_cut(&self, address: IpAddr, bytes: usize) -> Option<IpAddr> {
+        (!self.is_within_own(address, bytes)).then_some(address)
     }
 
     /// Cuts a connection whose client takes nothing, to make room for so many bytes of an answer to `address`; false
     /// where there is none.
     fn cut_stalled(&mut self, address: IpAddr, bytes: usize, now: Instant) -> bool {
-        // Where an address holds its own share, those of others would be cut for nothing.
-        let of = (!self.is_within_own(address, bytes)).then_some(address);
-        let Some((address, cut)) = self.stalled(of, now) else { return false };
+        let Some((address, cut)) = self.stalled(self.to_cut(address, bytes), now) else { return false };
         tracing::info!("a connection of {address} is cut: its answer is not read, and memory for answers is short");
         cut.notify_one();
         true
@@ -180,7 +183,10 @@ impl Streams {
         let own = held.own();
         let (bytes, now) = (own.page + own.unread, self.env.now());
         let mut table = lock(&self.table);
-        let is_short = |table: &Table| table.held - table.leaving + bytes > limits::HTTP_STREAMS_BYTES;
+        let is_short = |table: &Table| {
+            let most = limits::HTTP_STREAMS_BYTES;
+            table.held + bytes > most && table.held - table.leaving(None) + bytes > most
+        };
         while bytes > 0 && is_short(&table) && table.cut_stalled(address, bytes, now) {}
         let own = table.by_address.held(address);
         let is_too_much = |held: usize, most: usize| held > 0 && held + bytes > most;
@@ -215,7 +221,8 @@ impl Streams {
                     table.reserve(id, bytes, now);
                     return Ok(());
                 }
-                if !table.will_have_room(address, bytes) && table.cut_stalled(address, bytes, now) {
+                let leaving = table.leaving(table.to_cut(address, bytes));
+                if leaving < bytes && table.cut_stalled(address, bytes, now) {
                     continue;
                 }
             }

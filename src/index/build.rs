@@ -26,6 +26,7 @@ use crate::document::{Collator, erlang_order};
 use crate::index::definition::Sees;
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::observe::tasks::Subject;
 use crate::script::ScriptError;
 use crate::shard::{Fetched, ShardError, ShardId, Want, Wants};
 use crate::storage::{Direction, KeyRange, View};
@@ -147,7 +148,8 @@ impl ViewIndex {
             first = first.purge_step().await?;
         }
         let begun_at = first.header.position;
-        let task = (begun_at < target).then(|| self.env.begin_task(self.owner.subject(), Some(target - begun_at)));
+        let task =
+            (begun_at < target).then(|| self.env.begin_task(Subject::clone(&self.subject), Some(target - begun_at)));
         let mut members = vec![first];
         if begun_at < target {
             self.take_along(&mut members, goal).await;

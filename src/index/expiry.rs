@@ -12,10 +12,11 @@ use crate::document::json::{self, Object, Value};
 use crate::document::revision::Revision;
 use crate::index::mango::catalogue::LANGUAGE;
 use crate::index::{
-    Definition, IndexError, Indexes, KeyBound, KeySpan, Mapped, Mapper, Owner, Row, Sees, Signature, StateOf,
-    ViewIndex, count_of,
+    Definition, IndexError, Indexes, KeyBound, KeySpan, Mapped, Mapper, Row, Sees, Signature, StateOf, ViewIndex,
+    count_of,
 };
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::shard::{ShardError, ShardReplica};
 use crate::storage::{Direction, StorageError};
 use crate::world::{BoxFuture, Env, Pool};
@@ -105,13 +106,12 @@ pub struct ExpiryIndex {
 }
 
 impl Indexes {
-    /// Touches memory only. `database` and `range`: see [`Owner`].
+    /// Touches memory only. `database` and `range`: see [`Subject`].
     pub fn expiry(&self, replica: &ShardReplica, member: &Arc<str>, database: &str, range: String) -> ExpiryIndex {
         let definition = Arc::new(Definition::expiry(member));
         let mapper: Arc<dyn Mapper> = Arc::new(ExpiryMapper { env: self.env.clone(), member: Arc::clone(member) });
-        let (database, design) = (database.to_owned(), "_auto_purge".to_owned());
-        let owner = Owner { database, design, range, is_search: false };
-        ExpiryIndex { view: self.view(replica, &definition, &mapper, owner) }
+        let subject = Subject::new(TaskKind::Indexer, database).range(range).design("_auto_purge");
+        ExpiryIndex { view: self.view(replica, &definition, &mapper, subject) }
     }
 }
 

@@ -23,7 +23,6 @@ mod groups;
 mod keys;
 pub mod mango;
 mod mapper;
-mod owner;
 mod pass;
 mod read;
 mod record;
@@ -47,6 +46,7 @@ use tokio::sync::{Mutex as AsyncMutex, RwLock};
 
 use crate::document::collate::{Collation, Collator};
 use crate::limits;
+use crate::observe::tasks::Subject;
 use crate::script::ScriptError;
 use crate::shard::{ShardError, ShardId, ShardReplica};
 use crate::world::sync::Mutex;
@@ -60,7 +60,6 @@ pub use expiry::{End, Ended, ExpiryIndex};
 pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
-pub use owner::Owner;
 pub use read::{RowPage, rows_of};
 pub use record::{Header, Row, RowRef};
 pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
@@ -218,16 +217,16 @@ impl Indexes {
         self.collator.with(collation)
     }
 
-    /// A view on a replica. Touches memory only.
+    /// A view on a replica; `subject`: what its builds are in the list of tasks. Touches memory only.
     pub fn view(
         &self,
         replica: &ShardReplica,
         definition: &Arc<Definition>,
         mapper: &Arc<dyn Mapper>,
-        owner: Owner,
+        subject: Subject,
     ) -> ViewIndex {
         ViewIndex {
-            owner: Arc::new(owner),
+            subject: Arc::new(subject),
             env: self.env.clone(),
             replica: replica.clone(),
             definition: Arc::clone(definition),
@@ -263,7 +262,8 @@ pub struct ViewIndex {
     collator: Collator,
     slot: Arc<Slot>,
     states: Arc<HeldStates>,
-    owner: Arc<Owner>,
+    /// What its builds are in the list of tasks.
+    subject: Arc<Subject>,
     /// Those that its builds fill along with it, where they can.
     others: Arc<[ViewIndex]>,
 }

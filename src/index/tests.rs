@@ -56,14 +56,14 @@ async fn view(storage: &Storage, definition: &Arc<Definition>) -> (Indexes, Shar
     let replica = ShardReplica::open(storage, ShardId(20)).await.unwrap();
     let indexes = Indexes::new(storage.env());
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
-    let index = indexes.view(&replica, definition, &mapper, Owner::default());
+    let index = indexes.view(&replica, definition, &mapper, Subject::default());
     (indexes, replica, index)
 }
 
 /// A view with each of these maps, which are built beside each other.
 fn together(indexes: &Indexes, replica: &ShardReplica, maps: &[&str]) -> Vec<ViewIndex> {
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
-    let one = |map: &&str| indexes.view(replica, &definition(map), &mapper, Owner::default());
+    let one = |map: &&str| indexes.view(replica, &definition(map), &mapper, Subject::default());
     let all: Vec<ViewIndex> = maps.iter().map(one).collect();
     let others = |at: usize| all.iter().enumerate().filter(move |(n, _)| *n != at).map(|(_, other)| other.clone());
     all.iter().enumerate().map(|(at, index)| index.clone().beside(others(at).collect())).collect()
@@ -375,7 +375,7 @@ async fn clean_up_keeps_what_is_named() {
     let (indexes, replica, kept) = view(&storage, &definition("a")).await;
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
     let gone: Vec<ViewIndex> =
-        ["b", "c"].iter().map(|map| indexes.view(&replica, &definition(map), &mapper, Owner::default())).collect();
+        ["b", "c"].iter().map(|map| indexes.view(&replica, &definition(map), &mapper, Subject::default())).collect();
     put(&replica, "a", r#"{"keys":[1]}"#, None, false).await;
     for index in gone.iter().chain([&kept]) {
         index.update().await.unwrap();

@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskKind {
     /// An index of a view, of a declared selector, or of documents that end is built.
+    #[default]
     Indexer,
     /// A full-text index is built.
     SearchIndexer,
@@ -61,7 +62,7 @@ impl TaskKind {
 }
 
 /// What a task is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// What is done.
     pub kind: TaskKind,
@@ -78,13 +79,17 @@ pub struct Subject {
 impl Subject {
     /// Work on a database, or without a name on all of them.
     pub fn new(kind: TaskKind, database: &str) -> Subject {
-        let empty = String::new;
-        Subject { kind, database: database.to_owned(), range: empty(), design: empty(), peer: empty() }
+        Subject { kind, database: database.to_owned(), ..Subject::default() }
     }
 
     /// The same on one range.
     pub fn range(self, range: impl ToString) -> Subject {
         Subject { range: range.to_string(), ..self }
+    }
+
+    /// The same for a design document.
+    pub fn design(self, id: &str) -> Subject {
+        Subject { design: id.to_owned(), ..self }
     }
 
     /// The same with another node.

@@ -401,6 +401,18 @@
         }
     };
 
+    // What a function calls `index(name, value, options)` with for a document.
+    const indexed = (index, doc) => {
+        globalThis.require = withinLib;
+        calls = [];
+        try {
+            apply(index, design, [deepFreeze(parse(doc))]);
+            return '{"calls":' + text(calls) + '}';
+        } finally {
+            calls = null;
+        }
+    };
+
     // ---- what the node asks for; each answers a JSON text ----
 
     // What was asked last is often asked next.
@@ -440,30 +452,15 @@
         // What an index function says of a document; one that throws says nothing.
         index: (source, doc) => {
             const index = compile(source);
-            globalThis.require = withinLib;
-            calls = [];
             try {
-                apply(index, design, [deepFreeze(parse(doc))]);
-                return '{"calls":' + text(calls) + '}';
+                return indexed(index, doc);
             } catch (error) {
                 if (isFatal(error)) throw error;
                 return '{"calls":[]}';
-            } finally {
-                calls = null;
             }
         },
         // What an index function says of a document. What it throws is thrown.
-        indexed: (source, doc) => {
-            const index = compile(source);
-            globalThis.require = withinLib;
-            calls = [];
-            try {
-                apply(index, design, [deepFreeze(parse(doc))]);
-                return '{"calls":' + text(calls) + '}';
-            } finally {
-                calls = null;
-            }
-        },
+        indexed: (source, doc) => indexed(compile(source), doc),
         // What an index function with types says of a document; one that throws says nothing.
         typed: (source, doc) => {
             const index = compile(source);

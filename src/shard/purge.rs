@@ -125,8 +125,9 @@ impl ShardReplica {
     /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
     /// `purge_infos_limit` entries. In place: it needs no room for a second copy. Runs in the background pool at
     /// `pace`; at the end the store file gives free space back. Each step is told to `goes_on` with its name and the
-    /// number of documents looked at so far; where that answers false the rest is left for another time. Answers
-    /// whether it came to the end.
+    /// number of documents looked at so far; where that answers false, the documents left are for another time.
+    /// Behind the last document it goes on in any case: what is free by then would not make the replica due again.
+    /// Answers whether it came to the end.
     pub async fn compact_while(
         &self,
         purge_infos_limit: u64,

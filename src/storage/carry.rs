@@ -11,7 +11,7 @@ use super::kv::{Batch, StorageError};
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::memtable::Memtable;
-use super::tables::{Budget, FileTable, Layer, Tables};
+use super::tables::{Budget, Layer, Tables};
 use crate::limits;
 
 impl LayeredStore {
@@ -36,7 +36,7 @@ impl LayeredStore {
         let mut journal = self.journal();
         let (settled, file, layers) = {
             let mut tables = self.tables();
-            let Some((file, _)) = tables.holds_back(&self.budget) else { return Ok(()) };
+            let Some(file) = tables.holds_back(&self.budget) else { return Ok(()) };
             (tables.settled(journal.end(), self.planted), file, tables.picture(file, None).0)
         };
         // Else it was appended before, and there was no descriptor for the next segment.
@@ -77,13 +77,13 @@ fn append(journal: &mut Journal, rows: &Memtable) -> Result<(Position, Position)
 impl Tables {
     /// The damaged file whose writes keep a full journal from being released. None where all that waits for such files
     /// would fill the journal by itself.
-    pub(super) fn holds_back(&self, budget: &Budget) -> Option<(FileId, &FileTable)> {
+    pub(super) fn holds_back(&self, budget: &Budget) -> Option<FileId> {
         let most = budget.journal_beside_damage();
         if self.journal_bytes < most {
             return None;
         }
         let held = self.held_back()? as u64;
-        self.oldest_stuck().filter(|_| held + budget.segment <= most)
+        self.oldest_stuck().filter(|_| held + budget.segment <= most).map(|(file, _)| file)
     }
 
     /// What waits for a file is in the journal as `layer` now; nothing where the file was put away meanwhile.
@@ -118,7 +118,7 @@ mod tests {
         let most = (limits::MEMTABLE_FLUSH_BYTES * (1 + limits::MEMTABLE_STALL_FACTOR)) >> 20;
         let (mut tables, budget) = full(&[most]);
         assert!(tables.refuses(1, &budget).is_some(), "it takes no more");
-        assert_eq!(tables.holds_back(&budget).map(|(file, _)| file), Some(FileId::Own(1)));
+        assert_eq!(tables.holds_back(&budget), Some(FileId::Own(1)));
         assert!(!tables.gives_up(&budget));
         tables.journal_bytes -= 1;
         assert!(tables.holds_back(&budget).is_none(), "there is room");

@@ -175,7 +175,7 @@ impl Coordinator {
         limit: u64,
     ) -> Result<(), LearnError> {
         let (mut after, mut done) = (None, Ok(()));
-        let databases = self.database_names(&NamesQuery::default()).len() as u64;
+        let databases = self.count_databases() as u64;
         let task = self.env().begin_task(Subject::new(TaskKind::NodeSync, "").peer(node), Some(databases));
         loop {
             let call = CatalogueCall::RolledUp(after.clone(), limit);

@@ -496,14 +496,14 @@ impl Pull<'_> {
 
     async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
         let ReplicaPosition { epoch, position: until, .. } = self.theirs.replica_position;
-        let (task, begun_at) = (begin_task(self, until.saturating_sub(since)), since);
+        let (task, begun_at) = ((since < until).then(|| begin_task(self, until - since)), since);
         while since < until {
             let limit = limits::PAGE_ROWS as u64;
             let page =
                 self.remote.ask(Changes(ChangesCall { since, direction: Direction::Forward, limit, epoch })).await?;
             self.pull_rows(&page.rows).await?;
             since = page.last_seq;
-            task.done(since.saturating_sub(begun_at));
+            task.iter().for_each(|task| task.done(since.saturating_sub(begun_at)));
             self.note(since, purges, self.own.replica_position()).await?;
             if page.rows.is_empty() {
                 break;

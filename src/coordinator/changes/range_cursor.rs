@@ -91,26 +91,26 @@ impl RangeCursor {
         };
         let cursor = database.replicas().on_one(range, begin).await?;
         let [entry] = entries.as_slice() else { return Ok(cursor) };
-        if !cursor.rewinds(entry) {
+        // What there is nothing behind cannot come again.
+        if cursor.is_of(entry) || cursor.position == cursor.replica_position.position {
             return Ok(cursor);
         }
         // Else a client that asks for a page of another node each time could get the same rows for ever.
         let read = |replica: RangeReplica| async move {
+            let another = || ShardError::NotExecuted("another replica was read".to_owned());
             let node = replica.node().unwrap_or(&database.context.node);
-            let is_in_sync = database.context.rank(node) == Some(0);
-            let (position, _) = replica.watch().await?;
-            match is_in_sync && (position.shard, position.epoch) == (entry.shard, entry.epoch) {
-                true => begin(replica).await,
-                false => Err(ShardError::NotExecuted("another replica was read".to_owned())),
+            if database.context.rank(node) != Some(0) {
+                return Err(another());
             }
+            let cursor = begin(replica).await?;
+            if cursor.is_of(entry) { Ok(cursor) } else { Err(another()) }
         };
         Ok(database.replicas().on_one(range, read).await.unwrap_or(cursor))
     }
 
-    /// Whether another replica was read up to here, and this one may have rows again that it had.
-    fn rewinds(&self, entry: &SeqEntry) -> bool {
-        let own = &self.replica_position;
-        (own.shard, own.epoch) != (entry.shard, entry.epoch) && self.position < own.position
+    /// Whether it is the replica's positions that an entry is of.
+    fn is_of(&self, entry: &SeqEntry) -> bool {
+        (self.replica_position.shard, self.replica_position.epoch) == (entry.shard, entry.epoch)
     }
 
     /// What the sequence says of the range.

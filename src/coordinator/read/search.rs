@@ -17,11 +17,12 @@ use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica, is_away};
 use crate::coordinator::replica::replicas::no_answer;
 use crate::document::id::DocId;
+use crate::index::IndexError;
 use crate::index::mango::text::TextMapper;
 use crate::index::search::{
     Analyzer, Function, NoIndex, ScriptSearchMapper, SearchDefinition, SearchIndex, SearchMapper,
 };
-use crate::index::{IndexError, Owner};
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::script::Program;
 use crate::shard::{Fetched, ShardError, Want};
 
@@ -91,9 +92,17 @@ impl Queries<'_> {
     /// [`SearchFailure::View`], [`SearchFailure::NoIndex`], [`SearchFailure::NoAnalyzer`].
     pub async fn search(self, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
         let program = self.design_docs().program(id).await?;
+        self.search_in(&program, name).await
+    }
+
+    /// The full-text index `name` of a design document that was read.
+    ///
+    /// # Errors
+    /// As [`Queries::search`].
+    pub async fn search_in(self, program: &Program, name: &str) -> Result<DatabaseSearch, SearchFailure> {
         let definition = SearchDefinition::find(program.body(), name, self.map().partitioned);
         let definition = definition.map_err(SearchFailure::NoIndex)?;
-        let search = self.search_of(&program, Arc::new(definition)).ok_or(SearchFailure::NoAnalyzer)?;
+        let search = self.search_of(program, Arc::new(definition)).ok_or(SearchFailure::NoAnalyzer)?;
         self.serving_search(search, name).await
     }
 
@@ -133,14 +142,11 @@ impl Queries<'_> {
 impl DatabaseSearch {
     /// The index on a replica of this node.
     pub(super) fn on(&self, range: usize, replica: &OwnReplica) -> SearchIndex {
-        let owner = Owner {
-            database: self.database.name.clone(),
-            design: self.program.id().as_str().to_owned(),
-            range: self.database.map().range(range).to_string(),
-            is_search: true,
-        };
+        let range = self.database.map().range(range);
+        let subject = Subject::new(TaskKind::SearchIndexer, &self.database.name).range(range);
+        let subject = subject.design(self.program.id().as_str());
         let what = (&self.definition, &self.analyzer);
-        self.database.context.indexes.search(&replica.shard, what, &self.mapper, owner)
+        self.database.context.indexes.search(&replica.shard, what, &self.mapper, subject)
     }
 
     /// What the index on a replica of this node answers.

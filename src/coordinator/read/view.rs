@@ -25,10 +25,11 @@ use crate::coordinator::topology::seq::Seq;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::index::{
-    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Reduce, Row, ScriptMapper,
-    Sees, SelectorMapper, ViewIndex, mango, partition_prefix,
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Places, Reduce, Row, ScriptMapper, Sees,
+    SelectorMapper, ViewIndex, mango, partition_prefix,
 };
 use crate::limits;
+use crate::observe::tasks::{Subject, TaskKind};
 use crate::script::{Program, ScriptError};
 use crate::shard::ShardError;
 use crate::storage::Direction;
@@ -220,17 +221,13 @@ impl DatabaseView {
     pub(in crate::coordinator) fn on(&self, range: usize, replica: RangeReplica) -> ReplicaView {
         match replica {
             RangeReplica::Own(replica) => {
-                let owner = Owner {
-                    database: self.database.name.clone(),
-                    design: self.program.id().as_str().to_owned(),
-                    range: self.database.map().range(range).to_string(),
-                    is_search: false,
-                };
+                let range = self.database.map().range(range);
+                let subject = Subject::new(TaskKind::Indexer, &self.database.name).range(range);
                 ReplicaView::Own(self.database.context.indexes.view(
                     &replica.shard,
                     &self.definition,
                     &self.mapper,
-                    owner,
+                    subject.design(self.program.id().as_str()),
                 ))
             }
             RangeReplica::Remote(replica) => {

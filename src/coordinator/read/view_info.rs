@@ -90,11 +90,12 @@ impl Queries<'_> {
     }
 
     /// As [`Queries::clean_up_views`], on the replicas of this node: the others clean up theirs. One that cannot be
-    /// read keeps no other from it.
+    /// read keeps no other from it, and is told at the end.
     pub(in crate::coordinator) async fn clean_up_own_views(self) -> Result<(), ViewError> {
         let (keep, ranges) = (self.indexes_to_keep().await?, self.ranges());
         let subject = Subject::new(TaskKind::IndexCleanup, &self.name);
         let task = self.context.env.begin_task(subject, Some(ranges.len() as u64));
+        let mut done = Ok(());
         for range in ranges {
             let cleaned = async {
                 match self.replicas().own_replica(range).await? {
@@ -104,10 +105,11 @@ impl Queries<'_> {
             };
             if let Err(error) = cleaned.await {
                 tracing::debug!(%error, database = self.name, range, "a replica's views are not cleaned up");
+                done = Err(error.into());
             }
             task.add(1);
         }
-        Ok(())
+        done
     }
 
     /// The indexes that design documents name, and those that answer in their place (`[settee] index_swap`).

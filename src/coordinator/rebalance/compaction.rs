@@ -7,8 +7,8 @@
 //! auto_compaction` turns it off, `compaction_mb_per_s` is the budget of all compaction. It removes records in place,
 //! so that it needs no room for a second copy, and one that ends early has lost nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::config::Config;
@@ -22,6 +22,7 @@ use crate::coordinator::topology::error::SettingError;
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::observe::tasks::{Subject, TaskKind};
+use crate::observe::workers::Worker;
 use crate::shard::{self, Pace, ShardError, ShardReplica};
 
 /// When a range is due.
@@ -199,21 +200,7 @@ impl Coordinator {
 
     /// Starts the task that compacts what is due; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_compacting(self: &Arc<Self>) {
-        let env = self.env().clone();
-        self.spawn_worker("compaction", "a pause", move |weak, worker| {
-            let env = env.clone();
-            async move {
-                loop {
-                    env.sleep(limits::COMPACTION_PAUSE).await;
-                    let Some(coordinator) = weak.upgrade() else { return };
-                    // Here, for they take no task of their own until somebody asks for it.
-                    coordinator.keep_collecting();
-                    coordinator.keep_expiring();
-                    let _run = worker.begin();
-                    coordinator.compact_what_is_due().await;
-                }
-            }
-        });
+        self.spawn_worker("compaction", "a pause", keep_compacting);
     }
 
     /// Compacts those ranges of open databases that are due; answers how many.
@@ -227,6 +214,19 @@ impl Coordinator {
             done += database.compaction().compact_ranges(Some(Thresholds::of(config))).await;
         }
         done
+    }
+}
+
+async fn keep_compacting(weak: Weak<Coordinator>, worker: Arc<Worker>) {
+    let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
+    loop {
+        env.sleep(limits::COMPACTION_PAUSE).await;
+        let Some(coordinator) = weak.upgrade() else { return };
+        // Here, for they take no task of their own until somebody asks for it.
+        coordinator.keep_collecting();
+        coordinator.keep_expiring();
+        let _run = worker.begin();
+        coordinator.compact_what_is_due().await;
     }
 }
 

@@ -159,8 +159,12 @@ impl<G> Line<G> {
     /// The time that one more request would wait, in parts of what clients wait; 0 where none gave up.
     fn outlook(&self, now: Instant) -> f64 {
         let Some(patience) = self.patience(now) else { return 0.0 };
-        let pages = self.waiting.iter().take_while(|waiting| waiting.goes_on).count();
-        self.pace.between.as_secs_f64() * (self.waiting.len() - pages) as f64 / patience.as_secs_f64()
+        self.pace.between.as_secs_f64() * (self.waiting.len() - self.pages()) as f64 / patience.as_secs_f64()
+    }
+
+    /// How many of those that wait are pages of answers that have begun: these go ahead of all others.
+    fn pages(&self) -> usize {
+        self.waiting.partition_point(|waiting| waiting.goes_on)
     }
 
     /// Takes the request that is next.
@@ -171,7 +175,7 @@ impl<G> Line<G> {
             self.pace.note(now);
         }
         let latest_first =
-            self.outlook(now) > 1.0 && self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR);
+            self.given_up.is_some_and(|at| now.since(at) < limits::ADMISSION_LATEST_FOR) && self.outlook(now) > 1.0;
         if latest_first && !goes_on { self.waiting.pop_back() } else { self.waiting.pop_front() }
     }
 }
@@ -284,12 +288,12 @@ impl<G> Queue<G> {
             }
         }
         let id = self.number();
-        let line = &mut self.lines.entry(caller).or_default().waiting;
-        if line.is_empty() {
+        let line = self.lines.entry(caller).or_default();
+        if line.waiting.is_empty() {
             self.ring.push_back(caller);
         }
-        let at = if goes_on { line.iter().take_while(|other| other.goes_on).count() } else { line.len() };
-        line.insert(at, Waiting { id, came: now, goes_on, cost: Arc::clone(cost), grant });
+        let at = if goes_on { line.pages() } else { line.waiting.len() };
+        line.waiting.insert(at, Waiting { id, came: now, goes_on, cost: Arc::clone(cost), grant });
         self.count_waiting(caller);
         Ok(id)
     }

@@ -16,6 +16,7 @@ use crate::document::render::{RenderOptions, render};
 use crate::index::{IndexError, Slot};
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::observe::tasks::Subject;
 use crate::shard::{Fetched, ShardError, Want, Wants};
 use crate::storage::{Direction, View};
 use crate::world::Pool;
@@ -112,7 +113,8 @@ impl SearchIndex {
             header = self.purge_step(header).await?;
         }
         let begun_at = header.position;
-        let task = (begun_at < target).then(|| self.env.begin_task(self.owner.subject(), Some(target - begun_at)));
+        let task =
+            (begun_at < target).then(|| self.env.begin_task(Subject::clone(&self.subject), Some(target - begun_at)));
         let (mut until, mut catch_ups, mut is_at_end) = (target, 0, false);
         loop {
             if header.position >= until {

@@ -29,8 +29,9 @@ use settee_search::schema::Schema;
 use settee_search::search::{Answer, Limits, Request, SearchError, nouveau};
 use settee_search::segment::Part;
 
-use super::{IndexError, Indexes, Owner, Slot};
+use super::{IndexError, Indexes, Slot};
 use crate::limits;
+use crate::observe::tasks::Subject;
 use crate::shard::ShardReplica;
 use crate::world::{Env, Pool};
 use open::{Lost, Share};
@@ -50,7 +51,8 @@ pub struct SearchIndex {
     mapper: Arc<dyn SearchMapper>,
     slot: Arc<Slot>,
     open: Arc<OpenIndexes>,
-    owner: Arc<Owner>,
+    /// What its builds are in the list of tasks.
+    subject: Arc<Subject>,
 }
 
 impl fmt::Debug for SearchIndex {
@@ -60,13 +62,14 @@ impl fmt::Debug for SearchIndex {
 }
 
 impl Indexes {
-    /// A full-text index on a replica, whose text `analyzer` cuts. Touches memory only.
+    /// A full-text index on a replica, whose text `analyzer` cuts; `subject`: what its builds are in the list of tasks.
+    /// Touches memory only.
     pub fn search(
         &self,
         replica: &ShardReplica,
         (definition, analyzer): (&Arc<SearchDefinition>, &Analyzer),
         mapper: &Arc<dyn SearchMapper>,
-        owner: Owner,
+        subject: Subject,
     ) -> SearchIndex {
         SearchIndex {
             env: self.env.clone(),
@@ -76,7 +79,7 @@ impl Indexes {
             mapper: Arc::clone(mapper),
             slot: self.slot(replica.id(), definition.signature),
             open: Arc::clone(&self.open),
-            owner: Arc::new(owner),
+            subject: Arc::new(subject),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Fixture {
     fn index_of(&self, definition: &Arc<SearchDefinition>) -> SearchIndex {
         let analyzer = definition.analyzer.clone().unwrap();
         let mapper: Arc<dyn SearchMapper> = Arc::new(Texts);
-        self.indexes.search(&self.replica, (definition, &analyzer), &mapper, Owner::default())
+        self.indexes.search(&self.replica, (definition, &analyzer), &mapper, Subject::default())
     }
 
     async fn put(&self, id: &str, text: &str, parent: Option<Revision>) -> Revision {

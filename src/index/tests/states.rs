@@ -96,7 +96,7 @@ impl Written {
         let storage = storage(&dir, engine).await;
         let replica = ShardReplica::open(&storage, ShardId(20)).await.unwrap();
         let indexes = Indexes { states: Arc::new(HeldStates::with(&env, most)), ..Indexes::new(storage.env()) };
-        let index = indexes.view(&replica, &definition("a"), &(Arc::new(Keys) as Arc<dyn Mapper>), Owner::default());
+        let index = indexes.view(&replica, &definition("a"), &(Arc::new(Keys) as Arc<dyn Mapper>), Subject::default());
         let mut written = Written { host, env, replica, index, revs: Vec::new(), _dir: dir };
         for n in 0..DOCS {
             let rev = put(&written.replica, &format!("d{n}"), &body(1), None, false).await;

@@ -17,7 +17,7 @@ async fn settled(index: &ViewIndex) {
 async fn restarted(storage: &Storage, replica: &ShardReplica, index: ViewIndex) -> (Indexes, ViewIndex) {
     settled(&index).await;
     let (indexes, mapper) = (Indexes::new(storage.env()), Arc::new(Keys) as Arc<dyn Mapper>);
-    let index = indexes.view(replica, &index.definition, &mapper, Owner::default());
+    let index = indexes.view(replica, &index.definition, &mapper, Subject::default());
     (indexes, index)
 }
 

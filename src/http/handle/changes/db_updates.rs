@@ -28,11 +28,8 @@ pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
     let changes = db.feeds().changes(query).await?;
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let (env, feed, stopping) = (ctx.env.clone(), args.feed, ctx.stopping.subscribe());
-    Ok(Delivery { env, db, feed, waits, time_limit: None, stopping, print: Events }.reply(
-        changes,
-        Vec::new(),
-        etag.as_deref(),
-    ))
+    let delivery = Delivery { env, db, feed, waits, time_limit: None, stopping, print: Events };
+    Ok(delivery.reply(changes, Vec::new(), etag.as_deref()))
 }
 
 /// The parameters.

@@ -9,11 +9,11 @@ use http::StatusCode;
 
 use crate::auth::access::Class;
 use crate::config::Config;
-use crate::coordinator::{ReadOperations, SearchFailure, TypedQuery};
+use crate::coordinator::{ReadOperations, TypedQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::handle::query::partition;
-use crate::http::handle::search::no_index;
+use crate::http::handle::search::known;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::Analyzer;
@@ -77,10 +77,7 @@ async fn search(
         _ => NouveauArgs::of_query(&request.query)?,
     };
     let args = given.within(partition)?;
-    let index = match db.queries().typed_search(&DocId::new(ddoc), name).await {
-        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-        index => index?,
-    };
+    let index = known(db.queries().typed_search(&DocId::new(ddoc), name).await, name)?;
     let (include_docs, sort) = (args.include_docs, args.request.sort.clone());
     let asks = (args.request.counts.is_some(), args.request.ranges.is_some());
     let query = TypedQuery { request: args.request, bookmark: args.bookmark, update: args.update };
@@ -93,10 +90,7 @@ async fn search(
 
 async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let index = match db.queries().typed_search(&DocId::new(ddoc), name).await {
-        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-        index => index?,
-    };
+    let index = known(db.queries().typed_search(&DocId::new(ddoc), name).await, name)?;
     let size = index.size().await?;
     let signature: String = index.definition.signature.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut search_index = Object::new();

@@ -30,8 +30,6 @@ pub struct SearchArgs {
     pub include_docs: bool,
     /// `partition`.
     pub partition: Option<String>,
-    /// Whether indexes of the design document are kept by partition, in a partitioned database.
-    pub is_of_partitions: bool,
     /// Whether groups come in the old form, `group_by`.
     pub old_groups: bool,
     indexes: Option<Vec<String>>,

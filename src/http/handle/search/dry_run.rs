@@ -39,14 +39,15 @@ pub async fn dry_run(ctx: &Context, mut request: Request, db: &str) -> Result<Re
         (None, Some(ids)) => of_ids(&db, few(ids, "ids")?).await?,
         _ => return Err(Problem::bad_request("either `docs` or `ids` must be given")),
     };
-    let texts = samples.iter().filter_map(|(_, text)| text.clone()).collect();
-    let mut tried = db.queries().try_index(source, texts).await?.into_iter();
+    let (asked, texts): (Vec<(Value, bool)>, Vec<Option<String>>) =
+        samples.into_iter().map(|(id, text)| ((id, text.is_some()), text)).unzip();
+    let mut tried = db.queries().try_index(source, texts.into_iter().flatten().collect()).await?.into_iter();
     let make = move || {
-        let one = |(id, text): Sample| match text.and_then(|_| tried.next()) {
+        let one = |(id, is_there): (Value, bool)| match is_there.then(|| tried.next()).flatten() {
             None => told(id, Err("missing".to_owned()), &analyzer),
             Some(fields) => told(id, fields.map_err(|error| reason(&error)), &analyzer),
         };
-        samples.into_iter().map(one).collect::<Vec<Value>>()
+        asked.into_iter().map(one).collect::<Vec<Value>>()
     };
     let results = ctx.env.blocking(Pool::Foreground, make).await;
     let answer: Object = [("results".to_owned(), Value::Array(results))].into_iter().collect();

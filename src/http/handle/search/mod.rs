@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::auth::access::Class;
 use crate::coordinator::{
-    Database, ReadOperations, SearchFailure, SearchQuery, SearchRefusal, SeveralPage, ask_several,
+    Database, DatabaseSearch, ReadOperations, SearchFailure, SearchQuery, SearchRefusal, SeveralPage, ask_several,
 };
 use crate::document::id::DocId;
 use crate::http::handle::query::partition;
@@ -20,6 +20,7 @@ use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::search::NoIndex;
 use crate::observe::metrics::{Counter, Histogram};
+use crate::script::Program;
 use answer::Form;
 use args::SearchArgs;
 
@@ -67,13 +68,9 @@ async fn search(
     partition: Option<&str>,
 ) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::Member)?;
-    let mut args = arguments(ctx, &mut request, &db, ddoc, partition).await?;
-    let partitioned = db.map().partitioned;
-    args.check((partitioned, partitioned && args.is_of_partitions))?;
-    let index = match db.queries().search(&DocId::new(ddoc), name).await {
-        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-        index => index?,
-    };
+    let (mut args, program) = arguments(ctx, &mut request, &db, ddoc, partition).await?;
+    let partitioned = check(&mut args, &db, &program)?;
+    let index = known(db.queries().search_in(&program, name).await, name)?;
     let asked = args.request(partitioned)?;
     let is_grouped = asked.group.is_some();
     let query = SearchQuery { request: asked, bookmark: args.bookmark.take(), update: !args.is_stale };
@@ -90,14 +87,14 @@ async fn search(
     }))
 }
 
-/// The parameters of a search below a design document.
+/// The parameters of a search below a design document, and that.
 async fn arguments(
     ctx: &Context,
     request: &mut Request,
     db: &Arc<Database>,
     ddoc: &str,
     partition: Option<&str>,
-) -> Result<SearchArgs> {
+) -> Result<(SearchArgs, Program)> {
     ctx.env.metrics().count(Counter::ViewReads);
     if let Some(name) = partition {
         partition::check(db, name)?;
@@ -108,10 +105,17 @@ async fn arguments(
         _ => SearchArgs::of_query(&request.query)?,
     };
     args.join_partition(partition)?;
+    Ok((args, program))
+}
+
+/// Fits parameters to what the indexes of a design document are, or refuses them; answers whether the database is
+/// partitioned.
+fn check(args: &mut SearchArgs, db: &Database, program: &Program) -> Result<bool> {
     let options = program.body().get("options").and_then(|options| options.as_object());
     let own = options.and_then(|options| options.get("partitioned")).and_then(|own| own.as_bool());
-    args.is_of_partitions = own != Some(false);
-    Ok(args)
+    let partitioned = db.map().partitioned;
+    args.check((partitioned, partitioned && own != Some(false)))?;
+    Ok(partitioned)
 }
 
 /// GET or POST `_search` without a name: one search of all indexes that `indexes` names.
@@ -127,16 +131,12 @@ async fn search_several(
     if request.verb == Verb::Get && request.query.get("indexes").is_none() {
         return Err(Problem::bad_request("path not recognized"));
     }
-    let mut args = arguments(ctx, &mut request, &db, ddoc, partition).await?;
+    let (mut args, program) = arguments(ctx, &mut request, &db, ddoc, partition).await?;
     let names = args.several()?;
-    let partitioned = db.map().partitioned;
-    args.check((partitioned, partitioned && args.is_of_partitions))?;
+    let partitioned = check(&mut args, &db, &program)?;
     let mut indexes = Vec::with_capacity(names.len());
     for name in &names {
-        indexes.push(match db.queries().search(&DocId::new(ddoc), name).await {
-            Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-            index => index?,
-        });
+        indexes.push(known(db.queries().search_in(&program, name).await, name)?);
     }
     let request = args.request(partitioned)?;
     let query = SearchQuery { request, bookmark: args.bookmark.take(), update: !args.is_stale };
@@ -148,12 +148,17 @@ async fn search_several(
     Ok(Reply::generate(move |mut sink| async move { form.write(page.answer, page.bookmark, &mut sink).await }))
 }
 
+/// A full-text index that was looked for by name; 404 where there is none.
+pub fn known(index: std::result::Result<DatabaseSearch, SearchFailure>, name: &str) -> Result<DatabaseSearch> {
+    match index {
+        Err(SearchFailure::NoIndex(why)) => Err(no_index(why, name)),
+        index => Ok(index?),
+    }
+}
+
 async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let index = match db.queries().search(&DocId::new(ddoc), name).await {
-        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-        index => index?,
-    };
+    let index = known(db.queries().search(&DocId::new(ddoc), name).await, name)?;
     let size = index.size().await?;
     let signature: String = index.definition.signature.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let body = json!({"name": format!("{ddoc}/{name}"), "search_index": {
@@ -169,10 +174,7 @@ async fn info(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &
 
 async fn disk_size(ctx: &Context, request: &Request, db: &str, (ddoc, name): (&str, &str)) -> Result<Reply> {
     let db = ctx.open(db, request, Class::Member)?;
-    let index = match db.queries().search(&DocId::new(ddoc), name).await {
-        Err(SearchFailure::NoIndex(why)) => return Err(no_index(why, name)),
-        index => index?,
-    };
+    let index = known(db.queries().search(&DocId::new(ddoc), name).await, name)?;
     let size = index.size().await?;
     let body = json!({"name": format!("{ddoc}/{name}"), "search_index": {"disk_size": size.bytes}});
     Ok(Reply::value(StatusCode::OK, &body))
@@ -190,7 +192,7 @@ pub async fn cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply
 }
 
 /// Why a design document has no index of this name.
-pub fn no_index(why: NoIndex, name: &str) -> Problem {
+fn no_index(why: NoIndex, name: &str) -> Problem {
     match why {
         NoIndex::Missing => Problem::not_found(format!("{name} not found.")),
         NoIndex::Invalid => {
