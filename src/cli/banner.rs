@@ -50,8 +50,12 @@ fn unsafe_settings(config: &Config, address: &SocketAddr) -> Vec<String> {
     }
     let own = config.text("cluster", "bind_address", &config.text("chttpd", "bind_address", limits::BIND_ADDRESS));
     let is_local = crate::wire::address::bind_ip(&own).is_some_and(|ip| ip.is_loopback());
-    if config.get("cluster", "secret").is_some() && !is_local && !config.bool("cluster", "tls", false) {
-        out.push("what nodes tell each other is not encrypted ([cluster] tls)".to_owned());
+    if config.get("cluster", "secret").is_some() && !is_local {
+        if !config.bool("cluster", "tls", false) {
+            out.push("what nodes tell each other is not encrypted ([cluster] tls)".to_owned());
+        } else if config.bool("cluster", "tls_optional", false) {
+            out.push("what nodes tell each other may not be encrypted ([cluster] tls_optional)".to_owned());
+        }
     }
     let is_open = config.text("couchdb", "default_security", "admin_only") == "everyone";
     if is_open && !config.bool("chttpd", "require_valid_user", false) {

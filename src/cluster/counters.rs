@@ -72,7 +72,7 @@ impl Counters {
             HandshakeError::Malformed(_) | HandshakeError::Versions(..) | HandshakeError::Unbound(_) => {
                 self.bad_packets.fetch_add(1, Ordering::Relaxed);
             }
-            HandshakeError::Stranger | HandshakeError::Between | HandshakeError::Tls(_) => {
+            HandshakeError::Stranger | HandshakeError::Between | HandshakeError::NoTls(_) | HandshakeError::Tls(_) => {
                 self.strangers.fetch_add(1, Ordering::Relaxed);
             }
             HandshakeError::Io(_) | HandshakeError::OtherName(_) | HandshakeError::Refused(_) => {}

@@ -19,6 +19,11 @@ const TAG: usize = 16;
 /// With what TLS begins, in place of a frame's version: an alert, a handshake.
 const TLS: std::ops::RangeInclusive<u8> = 21..=22;
 
+/// Whether the first byte of a connection is that of TLS.
+pub(super) fn begins_tls(first: u8) -> bool {
+    TLS.contains(&first)
+}
+
 /// Why bytes are no frame; the connection is closed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameError {
@@ -33,7 +38,7 @@ pub(super) enum FrameError {
 impl std::fmt::Display for FrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            FrameError::Version(found) if TLS.contains(found) => {
+            FrameError::Version(found) if begins_tls(*found) => {
                 f.write_str("it speaks TLS and this node does not: `[cluster] tls` is to be the same on all nodes")
             }
             FrameError::Version(found) => write!(f, "a frame of version {found}"),

@@ -68,7 +68,9 @@ pub(super) enum HandshakeError {
     Versions(u8, u8),
     /// The other side said no.
     Refused(String),
-    /// The other side does not speak TLS, or shows no certificate that counts here.
+    /// The other side does not speak TLS.
+    NoTls(String),
+    /// The other side shows no certificate that counts here.
     Tls(String),
     /// The other side does not know the secret, or an attacker terminates TLS between the nodes.
     Between,
@@ -86,7 +88,7 @@ impl std::fmt::Display for HandshakeError {
             HandshakeError::OtherName(name) => write!(f, "the node there is called {name}"),
             HandshakeError::Versions(min, max) => write!(f, "it speaks versions {min} to {max}"),
             HandshakeError::Refused(why) => write!(f, "refused: {why}"),
-            HandshakeError::Tls(why) => write!(f, "no TLS: {why}"),
+            HandshakeError::NoTls(why) | HandshakeError::Tls(why) => write!(f, "no TLS: {why}"),
             HandshakeError::Between => f.write_str(BETWEEN),
             HandshakeError::Unbound(version) => write!(f, "it speaks version {version}: {UNBOUND}"),
         }

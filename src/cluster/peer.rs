@@ -6,6 +6,7 @@
 //! returns can be called within a round trip.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -234,7 +235,7 @@ pub(super) async fn connect(cluster: &Cluster, address: &str) -> Result<Channel,
     let mut failure = format!("{host} has no address");
     for at in found {
         match cluster.0.env.host().connect(at).await {
-            Ok(stream) => return secured(cluster, host, stream).await,
+            Ok(stream) => return secured(cluster, (host, at), stream).await,
             Err(error) => failure = format!("{at}: {error}"),
         }
     }
@@ -242,13 +243,19 @@ pub(super) async fn connect(cluster: &Cluster, address: &str) -> Result<Channel,
 }
 
 /// The connection to `host` as it is to be used: by TLS, if that is spoken here.
-async fn secured(cluster: &Cluster, host: &str, stream: BoxStream) -> Result<Channel, String> {
+async fn secured(cluster: &Cluster, (host, at): (&str, SocketAddr), stream: BoxStream) -> Result<Channel, String> {
     let Some(secure) = &cluster.0.secure else { return Ok(Channel::plain(stream)) };
-    secure.connect(host, stream).await.map_err(|error| {
-        cluster.0.counters.bad_handshake(&error);
-        cluster.complain(format_args!("{host}: {error}"));
-        format!("{host}: {error}")
-    })
+    let error = match secure.connect(host, stream).await {
+        Ok(channel) => return Ok(channel),
+        Err(error) => error,
+    };
+    if secure.is_optional() && matches!(error, HandshakeError::NoTls(_)) {
+        let again = cluster.0.env.host().connect(at).await.map_err(|error| format!("{at}: {error}"))?;
+        return Ok(Channel::plain(again));
+    }
+    cluster.0.counters.bad_handshake(&error);
+    cluster.complain(format_args!("{host}: {error}"));
+    Err(format!("{host}: {error}"))
 }
 
 /// Runs the calling side of a session until it ends.

@@ -7,11 +7,15 @@
 //!
 //! With `tls_cert_file` and `tls_key_file` a node shows that certificate. With `tls_ca_file` each side shows a
 //! certificate of that authority, and the certificate of the called node names the host under which it is called. The
-//! files are read at the start of the node. Either all nodes of a cluster use TLS, or none does.
+//! files are read at the start of the node. Either all nodes of a cluster use TLS, or none does; while it is turned on
+//! node by node, nodes with `tls_optional` speak both.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, Cursor, ErrorKind};
 use std::path::PathBuf;
 
+use tokio::io::{AsyncReadExt, join, split};
+
+use super::frame;
 use super::handshake::{Channel, HandshakeError};
 use crate::config::Config;
 use crate::wire::tls::{self, Acceptor, ClientFiles, Connector, ServerMaterial, TlsError, Trust};
@@ -29,6 +33,8 @@ pub(super) struct Secure {
     has_authority: bool,
     /// Whether this node made its certificate itself.
     self_made: bool,
+    /// Whether others may speak no TLS (`tls_optional`).
+    is_optional: bool,
 }
 
 impl Secure {
@@ -41,8 +47,12 @@ impl Secure {
         let certificate = path(config.get("cluster", "tls_cert_file"));
         let key = path(config.get("cluster", "tls_key_file"));
         let authority = path(config.get("cluster", "tls_ca_file"));
+        let is_optional = config.bool("cluster", "tls_optional", false);
+        if is_optional {
+            tracing::warn!("[cluster] tls_optional: what other nodes are told may be sent without TLS");
+        }
         if certificate.is_none() && key.is_none() && authority.is_none() {
-            return Secure::self_made(env).map(Some);
+            return Secure::self_made(env, is_optional).map(Some);
         }
         let needed = |key: &str| TlsError(format!("cluster/tls needs cluster/{key} beside the other files"));
         let certificate = certificate.ok_or_else(|| needed("tls_cert_file"))?;
@@ -64,21 +74,30 @@ impl Secure {
         let https = authority.clone().map_or(Trust::System, Trust::File);
         let https = Connector::new(env, https, Some(own.clone()));
         let connector = Connector::new(env, authority.map_or(Trust::Anyone, Trust::File), Some(own));
-        Ok(Some(Secure { acceptor, connector, https, has_authority, self_made: false }))
+        Ok(Some(Secure { acceptor, connector, https, has_authority, self_made: false, is_optional }))
     }
 
-    fn self_made(env: &Env) -> Result<Secure, TlsError> {
+    fn self_made(env: &Env, is_optional: bool) -> Result<Secure, TlsError> {
         Ok(Secure {
             acceptor: Acceptor::new(env, &ServerMaterial::self_made(env)?)?,
             connector: Connector::new(env, Trust::Anyone, None),
             https: Connector::new(env, Trust::System, None),
             has_authority: false,
             self_made: true,
+            is_optional,
         })
     }
 
-    /// Shakes hands as the one that is called.
-    pub(super) async fn accept(&self, stream: BoxStream) -> Result<Channel, HandshakeError> {
+    /// Shakes hands as the one that is called. A caller that speaks no TLS is taken as it is where TLS is optional.
+    pub(super) async fn accept(&self, mut stream: BoxStream) -> Result<Channel, HandshakeError> {
+        if self.is_optional {
+            let first = stream.read_u8().await?;
+            let (read, write) = split(stream);
+            stream = Box::new(join(Cursor::new([first]).chain(read), write));
+            if !frame::begins_tls(first) {
+                return Ok(Channel::plain(stream));
+            }
+        }
         let (stream, binding) = self.acceptor.accept_bound(stream).await.map_err(|error| told(&error))?;
         Ok(Channel { stream, binding: Some(binding), must_bind: self.self_made })
     }
@@ -87,6 +106,11 @@ impl Secure {
     pub(super) async fn connect(&self, host: &str, stream: BoxStream) -> Result<Channel, HandshakeError> {
         let (stream, binding) = self.connector.connect_bound(host, stream).await.map_err(|error| told(&error))?;
         Ok(Channel { stream, binding: Some(binding), must_bind: self.self_made })
+    }
+
+    /// Whether a node that refused TLS is to be called without it.
+    pub(super) fn is_optional(&self) -> bool {
+        self.is_optional
     }
 
     /// The side that calls by https, for requests of a set-up to another node.
@@ -103,11 +127,13 @@ impl Secure {
 /// Why there is no TLS connection, in words for the operator.
 fn told(error: &io::Error) -> HandshakeError {
     let same = "`[cluster] tls` is to be the same on all nodes";
-    HandshakeError::Tls(match error.kind() {
-        _ if tls::is_no_tls(error) => format!("this node speaks TLS and the other side does not: {same}"),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            format!("the other side ended the connection at this node's first words ({error}): {same}")
+    match error.kind() {
+        _ if tls::is_no_tls(error) => {
+            HandshakeError::NoTls(format!("this node speaks TLS and the other side does not: {same}"))
         }
-        _ => error.to_string(),
-    })
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => HandshakeError::NoTls(
+            format!("the other side ended the connection at this node's first words ({error}): {same}"),
+        ),
+        _ => HandshakeError::Tls(error.to_string()),
+    }
 }

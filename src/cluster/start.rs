@@ -66,7 +66,7 @@ impl Cluster {
     /// to. Connections begin with [`Cluster::run`].
     ///
     /// Settings: `settee/node`; `couchdb/uuid`; `cluster/port bind_address address secret seeds join join_token
-    /// heartbeat_ms suspect_ms tls tls_cert_file tls_key_file tls_ca_file`.
+    /// heartbeat_ms suspect_ms tls tls_optional tls_cert_file tls_key_file tls_ca_file`.
     ///
     /// # Errors
     /// [`StartError`]; nothing runs then.

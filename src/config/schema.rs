@@ -129,7 +129,7 @@ const OPTIONS: &[(&str, Kind, &[&str])] = &[
     ("chttpd_auth_lockout", Number, &["threshold", "max_lifetime", "max_objects"]),
     ("cluster", Port, &["port"]),
     ("cluster", Number, &["q", "n", "heartbeat_ms", "suspect_ms"]),
-    ("cluster", Switch, &["tls", "session_reads", "strict_reads"]),
+    ("cluster", Switch, &["tls", "tls_optional", "session_reads", "strict_reads"]),
     (
         "cluster",
         Text,

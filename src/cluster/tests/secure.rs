@@ -115,6 +115,36 @@ async fn a_node_with_tls_and_one_without_say_so_on_both_sides() {
     counted(&without, "bad_frames").await;
 }
 
+/// Waits until two nodes reach each other and a call goes over.
+async fn know_each_other(a: &TestNode, b: &TestNode) {
+    a.serve(Service::Sync, Arc::new(Echo::default()));
+    until(b, "b reaches a", |b| b.is_up(a.name())).await;
+    until(a, "a reaches b", |a| a.is_up(b.name())).await;
+    assert_eq!(ask(b, a, "hi").await, Ok(Bytes::from_static(b"hi")));
+}
+
+#[tokio::test]
+async fn tls_is_turned_on_node_by_node_where_it_is_optional() {
+    const OPTIONAL: &str = "cluster/tls_optional=true";
+    let (plain, both, secure) = (vec![SECRET], vec![SECRET, TLS, OPTIONAL], vec![SECRET, TLS]);
+    for (first, second) in [(&plain, &both), (&both, &plain), (&both, &both), (&both, &secure), (&secure, &both)] {
+        let a = start("a@127.0.0.1", first).await;
+        let seed = format!("cluster/seeds=a@127.0.0.1={}", a.contact());
+        let b = start("b@127.0.0.1", &[second.as_slice(), &[seed.as_str()]].concat()).await;
+        know_each_other(&a, &b).await;
+    }
+}
+
+#[tokio::test]
+async fn an_attacker_that_terminates_optional_tls_gets_no_session_by_tls() {
+    let a = start("a@127.0.0.1", &[SECRET, TLS, "cluster/tls_optional=true"]).await;
+    let between = man_in_the_middle(env(), a.address().unwrap().to_string()).await.to_string();
+    let seed = format!("cluster/seeds=a@127.0.0.1={between}");
+    let b = start("b@127.0.0.1", &[SECRET, TLS, &seed]).await;
+    counted(&a, "strangers").await;
+    assert!(!a.is_up(b.name()) && !b.is_up(a.name()));
+}
+
 #[tokio::test]
 async fn some_of_the_files_are_not_enough() {
     let file = |name: &str| format!("{}/tests/tls/{name}", env!("CARGO_MANIFEST_DIR"));
