@@ -16,7 +16,7 @@ use super::copy::Pace;
 use super::error::{ReplicateError, Result};
 use super::peer::{ChangesAsk, ChangesPage, Peer, Source, text_of};
 use super::progress::Track;
-use super::request::{Filter, Replication};
+use super::request::{Replication, ReplicationFilter};
 use super::tuning::Tuning;
 use crate::document::json::{Object, Value};
 use crate::document::selector::erlang_text;
@@ -125,7 +125,9 @@ impl Run {
     /// for.
     fn without_filter(&self, error: ReplicateError) -> ReplicateError {
         match (error, &self.asked.filter) {
-            (ReplicateError::DatabaseMissing { url }, Filter::Function { name, .. }) if !name.starts_with('_') => {
+            (ReplicateError::DatabaseMissing { url }, ReplicationFilter::Function { name, .. })
+                if !name.starts_with('_') =>
+            {
                 let place = erlang_text(&url);
                 ReplicateError::NoFilter(format!("Could not open source database `{url}`: {{db_not_found,{place}}}"))
             }
@@ -135,7 +137,7 @@ impl Run {
 
     /// The text of the filter that the source's design document has under the name asked for.
     async fn filter_code(&self) -> Result<Option<String>> {
-        let Filter::Function { name, .. } = &self.asked.filter else { return Ok(None) };
+        let ReplicationFilter::Function { name, .. } = &self.asked.filter else { return Ok(None) };
         // Those with a `_` in front are the source's own.
         let Some((design, name)) = name.split_once('/').filter(|_| !name.starts_with('_')) else { return Ok(None) };
         let source = self.source.peer.shown();
@@ -180,7 +182,7 @@ impl Run {
             start_time: self.now(),
             start_seq: start.clone(),
             history,
-            with_summary: matches!(self.asked.filter, Filter::DocIds(_)),
+            with_summary: matches!(self.asked.filter, ReplicationFilter::DocIds(_)),
         };
         Ok(Course {
             session,
@@ -214,7 +216,7 @@ impl Run {
 
     /// Whether it is written down how far a filter was applied that lets nothing pass.
     fn has_time_limits(&self) -> bool {
-        self.tuning.use_checkpoints && self.asked.filter != Filter::None
+        self.tuning.use_checkpoints && self.asked.filter != ReplicationFilter::None
     }
 
     /// Whether there is something to write down: changes that are on the target, or that a filter left out.

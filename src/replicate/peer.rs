@@ -13,7 +13,7 @@ use super::error::{ReplicateError, Result};
 use super::local::LocalPeer;
 use super::progress::Track;
 use super::remote::RemotePeer;
-use super::request::Filter;
+use super::request::ReplicationFilter;
 use crate::coordinator::AttachmentReader;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{RenderOptions, StoredRevision, render};
@@ -28,7 +28,7 @@ pub struct ChangesAsk {
     /// At most so many rows.
     pub limit: u64,
     /// Which ones.
-    pub filter: Filter,
+    pub filter: ReplicationFilter,
     /// Only winners, not all leaves.
     pub winners: bool,
     /// Wait for the first one.

@@ -14,7 +14,7 @@ use super::multipart;
 use super::peer::{
     Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
 };
-use super::request::{Filter, RemoteEndpoint};
+use super::request::{RemoteEndpoint, ReplicationFilter};
 use crate::document::json::{self, Object, Value};
 use crate::limits;
 use crate::wire::client::{Answer, Call, Client, ClientError};
@@ -203,17 +203,17 @@ impl RemotePeer {
         }
         let mut body = None;
         match &ask.filter {
-            Filter::None => {}
-            Filter::Selector(_) if mutated(Mutation::SelectorForgotten) => {}
-            Filter::DocIds(ids) => {
+            ReplicationFilter::None => {}
+            ReplicationFilter::Selector(_) if mutated(Mutation::SelectorForgotten) => {}
+            ReplicationFilter::DocIds(ids) => {
                 below.push_str("&filter=_doc_ids");
                 body = Some(("doc_ids", Value::Array(ids.iter().map(|id| Value::from(id.as_str())).collect())));
             }
-            Filter::Selector(selector) => {
+            ReplicationFilter::Selector(selector) => {
                 below.push_str("&filter=_selector");
                 body = Some(("selector", selector.clone()));
             }
-            Filter::Function { name, query } => {
+            ReplicationFilter::Function { name, query } => {
                 below.push_str(&format!("&filter={}", encode(name)));
                 for (name, value) in query.iter() {
                     below.push_str(&format!("&{}={}", encode(name), encode(&text_of(value))));
@@ -224,7 +224,7 @@ impl RemotePeer {
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let call = self.request(method.clone(), &below, body.map(|body| body.to_vec().into()));
         let Whole { status, value: answer, turn, .. } = self.whole(&self.feed, &call).await?;
-        if status == StatusCode::NOT_FOUND && matches!(ask.filter, Filter::Function { .. }) {
+        if status == StatusCode::NOT_FOUND && matches!(ask.filter, ReplicationFilter::Function { .. }) {
             // No server is waited for in a turn.
             drop(turn);
             // It is the filter that is not there, unless the database went away.

@@ -62,7 +62,7 @@ pub use collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 pub use cut::{Cut, cut};
 pub use decide::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use fetch::{FetchedPart, Wants, wanted};
-pub use filter_scan::{Filter, FilterPage, Matched};
+pub use filter_scan::{FilterPage, FilterScan, Matched};
 pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;

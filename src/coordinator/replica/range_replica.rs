@@ -30,8 +30,8 @@ use crate::index::{
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
-    ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
-    ShardInfo, Stamp, Summary, Times, Want,
+    ChangesPage, Fetched, FilterPage, FilterScan, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo,
+    ShardError, ShardInfo, Stamp, Summary, Times, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
 
@@ -110,7 +110,7 @@ impl RangeReplica {
 
     /// The next documents that a selector matches, see [`crate::shard::ShardReplica::filter_scan`]. This node matches
     /// the documents of another node.
-    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+    pub async fn filter_scan(&self, filter_scan: FilterScan) -> Result<FilterPage, ShardError> {
         match self {
             RangeReplica::Own(replica) => replica.shard.filter_scan(filter_scan).await,
             RangeReplica::Remote(replica) => replica.filter_scan(filter_scan).await,

@@ -29,7 +29,7 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument, ShardError, Stamp, Want,
+    Edit, EditOp, Fetched, FilterPage, FilterScan, Horizon, ListPage, ListRow, LocalDocument, ShardError, Stamp, Want,
     live_conflicts,
 };
 use crate::storage::{Direction, StorageError};
@@ -233,7 +233,7 @@ impl RemoteReplica {
     }
 
     /// The next documents that a selector takes, of one page of them.
-    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+    pub async fn filter_scan(&self, filter_scan: FilterScan) -> Result<FilterPage, ShardError> {
         let (start, end) = (filter_scan.start.clone(), filter_scan.end.clone());
         let limit = limits::PAGE_DOCS;
         let page = ListPage { start, end, descending: filter_scan.descending, limit, bodies: true };

@@ -20,7 +20,7 @@ use super::super::error::{ReplicateError, Result};
 use super::super::peer::{ChangedDoc, ChangesAsk, ChangesPage, Peer, Refusal, Source};
 use super::super::progress::Track;
 use super::super::remote::RemotePeer;
-use super::super::request::{Endpoint, Filter, Replication};
+use super::super::request::{Endpoint, Replication, ReplicationFilter};
 use super::super::tuning::Tuning;
 use super::progress::Totals;
 use super::server::{Info, Server};
@@ -260,7 +260,14 @@ impl Transfer<'_> {
     }
 
     fn ask(&self, since: Value, rows: u64) -> ChangesAsk {
-        ChangesAsk { since, limit: rows, filter: Filter::None, winners: false, wait: false, time_limit: None }
+        ChangesAsk {
+            since,
+            limit: rows,
+            filter: ReplicationFilter::None,
+            winners: false,
+            wait: false,
+            time_limit: None,
+        }
     }
 
     /// The pages of a feed after `since`, as far as it goes now. `rows`: of one page.
