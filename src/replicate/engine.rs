@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::checkpoint::{self, Ancestor, Counters, Session};
 use super::copy::Pace;
 use super::error::{ReplicateError, Result};
-use super::peer::{ChangesAsk, ChangesPage, Peer, Source, text_of};
+use super::peer::{ChangesAsk, Peer, Source, SourcePage, text_of};
 use super::progress::Track;
 use super::request::{Replication, ReplicationFilter};
 use super::tuning::Tuning;
@@ -70,7 +70,7 @@ struct Course {
 /// What the reader of changes does next.
 enum Next {
     /// Goes on with this page, read from this sequence on.
-    Page(Value, ChangesPage),
+    Page(Value, SourcePage),
     /// Reads a page from this sequence on, of at most so many changes that are left, where that is known.
     Read(Value, Option<u64>),
     End,
@@ -235,7 +235,7 @@ impl Run {
     }
 
     /// Waits for the next changes. What is not yet recorded is, once its time has come.
-    async fn news(&self, course: &mut Course) -> Result<ChangesPage> {
+    async fn news(&self, course: &mut Course) -> Result<SourcePage> {
         loop {
             let ask = self.ask(course.position.clone(), true);
             let source = &self.source.peer;
@@ -250,7 +250,7 @@ impl Run {
     }
 
     /// Copies all changes that are there when it begins.
-    async fn round(&self, course: &mut Course, first: Option<ChangesPage>) -> Result<()> {
+    async fn round(&self, course: &mut Course, first: Option<SourcePage>) -> Result<()> {
         let since = course.position.clone();
         let next = match first {
             Some(page) => Next::Page(since, page),
@@ -278,7 +278,7 @@ impl Run {
     }
 
     /// The target has everything up to the end of a page. Writes a checkpoint when it is time.
-    async fn reached(&self, course: &mut Course, page: ChangesPage) -> Result<()> {
+    async fn reached(&self, course: &mut Course, page: SourcePage) -> Result<()> {
         course.any |= !page.rows.is_empty();
         course.position = page.last_seq.clone();
         self.track.step(|progress| progress.through_seq = Some(page.last_seq));
@@ -289,13 +289,13 @@ impl Run {
     }
 
     /// Pages in the order of the feed, each when its documents are on the target. Some are worked on at once.
-    fn pages(&self, next: Next) -> Pin<Box<dyn Stream<Item = Result<ChangesPage>> + Send + '_>> {
+    fn pages(&self, next: Next) -> Pin<Box<dyn Stream<Item = Result<SourcePage>> + Send + '_>> {
         let pages = stream::try_unfold(next, |next| self.read(next));
         Box::pin(pages.map_ok(|page| self.copied(page)).try_buffered(self.tuning.workers))
     }
 
     /// A page whose documents are on the target.
-    fn copied(&self, page: ChangesPage) -> BoxFuture<'_, Result<ChangesPage>> {
+    fn copied(&self, page: SourcePage) -> BoxFuture<'_, Result<SourcePage>> {
         Box::pin(async move {
             self.copy_page(&page.rows).await?;
             Ok(page)
@@ -304,11 +304,11 @@ impl Run {
 
     /// One page, and what to read after it: what the source had when the round began, and no more than as much again,
     /// which may stand before it.
-    fn read(&self, next: Next) -> BoxFuture<'_, Result<Option<(ChangesPage, Next)>>> {
+    fn read(&self, next: Next) -> BoxFuture<'_, Result<Option<(SourcePage, Next)>>> {
         Box::pin(self.read_page(next))
     }
 
-    async fn read_page(&self, next: Next) -> Result<Option<(ChangesPage, Next)>> {
+    async fn read_page(&self, next: Next) -> Result<Option<(SourcePage, Next)>> {
         let (since, page, left) = match next {
             Next::End => return Ok(None),
             Next::Page(since, page) => (since, page, None),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::{ReplicateError, Result};
 use super::peer::{
-    Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
+    Body, ChangedDoc, ChangesAsk, Doc, Fetched, Lack, Refusal, Sent, Source, SourcePage, Stored, Want, text_of,
 };
 use super::progress::Track;
 use super::request::{DESIGN_FILTER, ReplicationFilter, VIEW_FILTER};
@@ -111,7 +111,7 @@ impl LocalPeer {
     }
 
     /// See [`Peer::changes`].
-    pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    pub async fn changes(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         let since = match &ask.since {
             Value::String(text) => Since::parse(text)?,
             Value::Int(0) => Since::Beginning,
@@ -160,7 +160,7 @@ impl LocalPeer {
             }
         }
         let (read, pending) = (changes.read(), Some(changes.pending().await));
-        Ok(ChangesPage { rows, read, last_seq: Value::from(changes.last_seq()), pending })
+        Ok(SourcePage { rows, read, last_seq: Value::from(changes.last_seq()), pending })
     }
 
     /// See [`Peer::revs_diff`].

@@ -47,9 +47,9 @@ pub struct ChangedDoc {
     pub revs: Vec<String>,
 }
 
-/// A piece of a changes feed.
+/// A page of the changes feed of a source.
 #[derive(Clone, Debug)]
-pub struct ChangesPage {
+pub struct SourcePage {
     /// Changed documents, oldest first.
     pub rows: Vec<ChangedDoc>,
     /// Changes that were read for it, as far as is known: those that a filter left out count, too.
@@ -369,7 +369,7 @@ impl Peer {
     }
 
     /// A page of its changes.
-    pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    pub async fn changes(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         match self {
             Peer::Local(peer) => Box::pin(peer.changes(ask)).await,
             Peer::Remote(peer) => Box::pin(peer.changes(ask)).await,

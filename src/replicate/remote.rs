@@ -12,7 +12,7 @@ use super::error::{ReplicateError, Result};
 use super::large::{LargeAnswers, Turn};
 use super::multipart;
 use super::peer::{
-    Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
+    Body, ChangedDoc, ChangesAsk, Doc, Fetched, Lack, Refusal, Sent, Source, SourcePage, Stored, Want, text_of,
 };
 use super::request::{RemoteEndpoint, ReplicationFilter};
 use crate::document::json::{self, Object, Value};
@@ -162,7 +162,7 @@ impl RemotePeer {
     }
 
     /// See [`Peer::changes`].
-    pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    pub async fn changes(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         loop {
             let begun = self.env.now();
             let page = match ask.time_limit.filter(|_| ask.wait) {
@@ -182,11 +182,11 @@ impl RemotePeer {
     }
 
     /// One answer of the feed. Boxed: it is asked for in several ways, each of which would hold its own.
-    fn page<'a>(&'a self, ask: &'a ChangesAsk) -> BoxFuture<'a, Result<ChangesPage>> {
+    fn page<'a>(&'a self, ask: &'a ChangesAsk) -> BoxFuture<'a, Result<SourcePage>> {
         Box::pin(self.read_page(ask))
     }
 
-    async fn read_page(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    async fn read_page(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         let since = match &ask.since {
             Value::String(text) => encode(text),
             other => encode(&String::from_utf8_lossy(&other.to_vec())),
@@ -615,7 +615,7 @@ fn refused(id: &str, answer: &Value) -> Refusal {
     Refusal::new(id, error, reason)
 }
 
-fn page(answer: &Value) -> Option<ChangesPage> {
+fn page(answer: &Value) -> Option<SourcePage> {
     let answer = answer.as_object()?;
     let row = |row: &Value| {
         let row = row.as_object()?;
@@ -627,7 +627,7 @@ fn page(answer: &Value) -> Option<ChangesPage> {
     let rows = answer.get("results")?.as_array()?.iter().map(row).collect::<Option<Vec<ChangedDoc>>>()?;
     let pending = answer.get("pending").and_then(Value::as_u64);
     let read = rows.len() as u64;
-    Some(ChangesPage { rows, read, last_seq: answer.get("last_seq")?.clone(), pending })
+    Some(SourcePage { rows, read, last_seq: answer.get("last_seq")?.clone(), pending })
 }
 
 /// The document of an entry `{"ok": ..}`.

@@ -311,11 +311,11 @@ impl ListRow {
     }
 }
 
-/// A page of the changes feed.
+/// A page of the changes of a shard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ChangesPage {
+pub struct ShardChangesPage {
     /// The rows in sequence order (descending: reversed). Fewer than asked for: there were no more.
-    pub rows: Vec<ChangeRow>,
+    pub rows: Vec<ShardChange>,
     /// How many changes lie behind the last row in reading direction.
     pub pending_after: u64,
     /// Where to go on: the sequence of the last row; with all rows read and ascending order, the shard's last sequence.
@@ -324,7 +324,7 @@ pub struct ChangesPage {
 
 /// The last change of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangeRow {
+pub struct ShardChange {
     /// Sequence within the shard.
     pub seq: u64,
     /// The document.

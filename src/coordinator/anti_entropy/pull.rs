@@ -39,7 +39,7 @@ use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
-use crate::shard::{ChangeRow, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, SyncState, Want, Wants};
+use crate::shard::{DocumentDigest, Edit, EditOp, Fetched, Part, ShardChange, ShardError, SyncState, Want, Wants};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use crate::world::task::Task;
@@ -560,8 +560,8 @@ impl Pull<'_> {
         let limit = limits::PAGE_ROWS;
         loop {
             let listed = self.remote.ask(Digests((start, end.clone()), limit as u64)).await?;
-            let row = |found: DocumentDigest| ChangeRow { seq: found.local_seq, id: found.id, leaves: found.leaves };
-            let rows: Vec<ChangeRow> = listed.into_iter().map(row).collect();
+            let row = |found: DocumentDigest| ShardChange { seq: found.local_seq, id: found.id, leaves: found.leaves };
+            let rows: Vec<ShardChange> = listed.into_iter().map(row).collect();
             self.pull_rows(&rows).await?;
             match rows.last() {
                 Some(last) if rows.len() == limit => start = Bound::Excluded(last.id.clone()),
@@ -571,7 +571,7 @@ impl Pull<'_> {
     }
 
     /// Applies the leaves of documents that are not here.
-    async fn pull_rows(&mut self, rows: &[ChangeRow]) -> Result<(), ShardError> {
+    async fn pull_rows(&mut self, rows: &[ShardChange]) -> Result<(), ShardError> {
         let wants = rows.iter().map(|row| (row.id.clone(), Want::Tree)).collect();
         let mut missing: Vec<(DocId, Want)> = Vec::new();
         for (row, fetched) in rows.iter().zip(self.own.shard.fetch(wants).await?) {

@@ -32,7 +32,7 @@ use crate::coordinator::topology::record::Known;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
 use crate::observe::workers::Worker;
-use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
+use crate::shard::{Horizon, Proposal, Round, ShardChange, ShardError, Tombstone, WrittenDown};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -408,8 +408,8 @@ async fn aged(own: &OwnReplica, marks: Marks, mut changes: usize) -> Result<(Vec
 }
 
 /// The tombstone that is the only leaf of a document.
-fn alone(row: ChangeRow) -> Option<Tombstone> {
-    let ChangeRow { id, mut leaves, .. } = row;
+fn alone(row: ShardChange) -> Option<Tombstone> {
+    let ShardChange { id, mut leaves, .. } = row;
     match leaves.pop() {
         Some((rev, true)) if leaves.is_empty() && !id.is_design() => Some((id, rev)),
         _ => None,

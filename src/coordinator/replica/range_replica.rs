@@ -30,7 +30,7 @@ use crate::index::{
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
-    ChangesPage, Fetched, FilterPage, FilterScan, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo,
+    Fetched, FilterPage, FilterScan, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardChangesPage,
     ShardError, ShardInfo, Stamp, Summary, Times, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
@@ -104,7 +104,7 @@ impl RangeReplica {
     }
 
     /// See [`crate::shard::ShardReplica::changes`].
-    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
+    pub async fn changes(&self, call: ChangesCall) -> Result<ShardChangesPage, ShardError> {
         self.ask(Changes(call)).await
     }
 

@@ -17,7 +17,7 @@ use md5::{Digest as _, Md5};
 use super::super::copy::Pace;
 use super::super::engine::Run;
 use super::super::error::{ReplicateError, Result};
-use super::super::peer::{ChangedDoc, ChangesAsk, ChangesPage, Peer, Refusal, Source};
+use super::super::peer::{ChangedDoc, ChangesAsk, Peer, Refusal, Source, SourcePage};
 use super::super::progress::Track;
 use super::super::remote::RemotePeer;
 use super::super::request::{Endpoint, Replication, ReplicationFilter};
@@ -276,7 +276,7 @@ impl Transfer<'_> {
         peer: &'f Peer,
         since: Value,
         rows: u64,
-    ) -> Pin<Box<dyn Stream<Item = Result<ChangesPage>> + Send + 'f>> {
+    ) -> Pin<Box<dyn Stream<Item = Result<SourcePage>> + Send + 'f>> {
         let read = move |state: Option<(Value, Option<u64>)>| async move {
             let Some((since, left)) = state else { return Ok(None) };
             let page = peer.changes(&self.ask(since, rows)).await?;
@@ -321,7 +321,7 @@ impl Transfer<'_> {
     }
 
     /// A page whose documents are on the target, and its design documents.
-    fn copied(&self, mut page: ChangesPage) -> BoxFuture<'_, Result<(ChangesPage, Vec<ChangedDoc>)>> {
+    fn copied(&self, mut page: SourcePage) -> BoxFuture<'_, Result<(SourcePage, Vec<ChangedDoc>)>> {
         Box::pin(async move {
             let rows = std::mem::take(&mut page.rows).into_iter();
             let (designs, rows): (Vec<ChangedDoc>, Vec<ChangedDoc>) = rows.partition(|row| is_design(&row.id));

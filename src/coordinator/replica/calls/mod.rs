@@ -32,8 +32,8 @@ use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardInfo,
-    Stamp, Summary, Times,
+    DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardChangesPage,
+    ShardInfo, Stamp, Summary, Times,
 };
 
 pub(in crate::coordinator) use attachments::{Blob, Stage, StageFinish, StageWrite};
@@ -114,7 +114,7 @@ table! {
         Summary(SummaryOf) => Summary,
         Select(Select) => Option<DocId>,
         // Changes.
-        Changes(Changes) => ChangesPage,
+        Changes(Changes) => ShardChangesPage,
         Wait(Wait) => ReplicaPosition,
         Resume(Resume) => u64,
         // Edits.
