@@ -26,7 +26,7 @@ use crate::coordinator::replica::calls::{
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, TakenIn, is_of_later_build,
+    ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, TakenIn, is_unknown_call,
 };
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -224,7 +224,7 @@ impl Pull<'_> {
             return Ok(true);
         }
         let list = match self.remote.ask(Epochs).await {
-            Err(error) if is_of_later_build(&error) => return Ok(false),
+            Err(error) if is_unknown_call(&error) => return Ok(false),
             list => list?,
         };
         if list.last().is_none_or(|(epoch, _)| *epoch != now) {
@@ -251,7 +251,7 @@ impl Pull<'_> {
             // It has kept no number since its build was an older one.
             Ok(None) if self.is_known() || self.position_there().await? >= known.from => Ok(known.purges),
             Ok(None) => Ok(0),
-            Err(error) if !is_of_later_build(&error) => Err(error),
+            Err(error) if !is_unknown_call(&error) => Err(error),
             // It says only whether it is the replica that was read.
             Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
             Err(_) => Err(away("the other replica was restored and waits for a later version of its node")),
@@ -298,7 +298,7 @@ impl Pull<'_> {
         }
         let TakenIn { point, epochs, .. } =
             match self.remote.ask(TakenInOf(self.database.context.node.to_string())).await {
-                Err(error) if is_of_later_build(&error) => return Ok(purges),
+                Err(error) if is_unknown_call(&error) => return Ok(purges),
                 taken => taken?,
             };
         // It may have read this replica again since it told how it stands.

@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::anti_entropy::TombstoneCollection;
 use crate::coordinator::replica::calls::{Collectable, CollectableOf, Expects};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::is_of_later_build;
+use crate::coordinator::replica::message::is_unknown_call;
 use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::limits;
@@ -151,7 +151,7 @@ impl TombstoneCollection<'_> {
 pub(super) fn of_failed(error: ShardError) -> Result<&'static str, ShardError> {
     match error {
         ShardError::Dropped => Err(error),
-        error if is_of_later_build(&error) => Ok("node_of_older_version"),
+        error if is_unknown_call(&error) => Ok("node_of_older_version"),
         _ => Ok("node_did_not_answer"),
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::coordinator::replica::calls::Awaits;
-use crate::coordinator::replica::message::is_of_later_build;
+use crate::coordinator::replica::message::is_unknown_call;
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::world::lock;
 use crate::world::sync::Mutex;
@@ -53,7 +53,7 @@ impl Caller {
     pub async fn waits(&self) -> bool {
         match self.node.ask(Awaits(self.call)).await {
             Ok(waits) => waits,
-            Err(error) => is_of_later_build(&error),
+            Err(error) => is_unknown_call(&error),
         }
     }
 }

@@ -341,7 +341,7 @@ impl From<WireError> for ShardError {
 const UNKNOWN: &str = "unknown variant";
 
 /// Whether a node refused a call for its build does not know what is asked.
-pub(in crate::coordinator) fn is_of_later_build(error: &ShardError) -> bool {
+pub(in crate::coordinator) fn is_unknown_call(error: &ShardError) -> bool {
     matches!(error, ShardError::NotExecuted(why) if why.contains(UNKNOWN))
 }
 

@@ -17,7 +17,7 @@ use crate::coordinator::replica::calls::{
     PurgeInfos, ReleaseState, ReplicaOp, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status,
     SummaryOf, TimesOf, UpdateView, ViewQuestion,
 };
-use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_of_later_build};
+use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_unknown_call};
 pub(in crate::coordinator) use crate::coordinator::replica::own_replica::{ORIGIN, OwnReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::topology::seq::SeqEntry;
@@ -155,7 +155,7 @@ impl RangeReplica {
     pub async fn position_at(&self, time: u64) -> Result<u64, ShardError> {
         match self.ask(TimesOf).await {
             Ok(times) => Ok(times.since(time)),
-            Err(error) if is_of_later_build(&error) => Ok(0),
+            Err(error) if is_unknown_call(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }

@@ -17,7 +17,7 @@ use crate::coordinator::replica::calls::{
 };
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    DecideCall, EditText, Refusal, ReplicaPosition, WireError, decode_shared, is_of_later_build,
+    DecideCall, EditText, Refusal, ReplicaPosition, WireError, decode_shared, is_unknown_call,
 };
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::caller::Caller;
@@ -205,7 +205,7 @@ impl RemoteReplica {
     pub async fn fetch_some(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<FetchedPart, ShardError> {
         let ask = FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
         let (found, needs) = match self.ask(ask).await {
-            Err(error) if is_of_later_build(&error) => return self.fetch_of_older(wants).await,
+            Err(error) if is_unknown_call(&error) => return self.fetch_of_older(wants).await,
             part => part?,
         };
         let (needs, told) = (usize::try_from(needs).unwrap_or(usize::MAX), found.len());

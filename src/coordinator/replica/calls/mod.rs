@@ -8,7 +8,7 @@
 //!
 //! Names of operations and of their fields are the wire format (see the test below): a renamed one keeps its old name
 //! in a `serde` attribute. A node that does not know an operation refuses it
-//! ([`is_of_later_build`](super::message::is_of_later_build)).
+//! ([`is_unknown_call`](super::message::is_unknown_call)).
 
 mod attachments;
 mod call;
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::coordinator::replica::message::{
-        ChangesCall, DecideCall, EditText, IdRange, SyncPoint, decode, encode, is_of_later_build,
+        ChangesCall, DecideCall, EditText, IdRange, SyncPoint, decode, encode, is_unknown_call,
     };
     use crate::coordinator::replica::token::Held;
     use crate::coordinator::topology::seq::SeqEntry;
@@ -463,9 +463,9 @@ mod tests {
         }
         for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
             let why = decode::<ReplicaOp>(&encode(&op)).unwrap_err();
-            assert!(is_of_later_build(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
+            assert!(is_unknown_call(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
         }
         assert!(matches!(decode(&encode(&Newer::Status)), Ok(ReplicaOp::Status)));
-        assert!(!is_of_later_build(&ShardError::NotExecuted("n1@h is down".to_owned())));
+        assert!(!is_unknown_call(&ShardError::NotExecuted("n1@h is down".to_owned())));
     }
 }
