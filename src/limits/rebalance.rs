@@ -43,7 +43,7 @@ pub const FORGET_LOOKED_AT: usize = 20_000;
 /// An age below it counts as this.
 pub const FORGET_AGE_MIN: Duration = Duration::from_secs(1);
 /// Ranges of bodies that a replica remembers as applied before it had met all others.
-pub const TAKEN_IN_RANGES: usize = 500;
+pub const APPLIED_EARLY_RANGES: usize = 500;
 /// Ranges at a time in which a node looks for what to forget.
 pub const FORGET_AT_ONCE: usize = 16;
 /// Rounds of one range at a look.

@@ -65,7 +65,7 @@ const NAME: &[u8] = b"horizon";
 /// The value that holds what is told of it: asked for with every call between replicas that collected something.
 const TOLD: &[u8] = b"horizon told";
 /// The value that tells what was applied from other replicas before all of them were met.
-const TAKEN_IN: &[u8] = b"taken in early";
+const APPLIED_EARLY: &[u8] = b"taken in early";
 
 /// What is stored of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -448,7 +448,7 @@ pub(super) fn marker_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result
 
 /// What a replica applied from others before it had met all of them: it is as old as what they had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenIn {
+pub struct AppliedEarly {
     /// First and last numbers of bodies.
     bodies: Vec<(u64, u64)>,
     /// First and last sequences of the same.
@@ -457,7 +457,7 @@ pub struct TakenIn {
     inherited: Vec<(u64, u64)>,
 }
 
-impl TakenIn {
+impl AppliedEarly {
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.bodies.is_empty() && self.inherited.is_empty()
@@ -469,13 +469,13 @@ impl TakenIn {
         within(&self.bodies, body) || within(&self.inherited, seq)
     }
 
-    fn read(view: &dyn View, shard: ShardId) -> Result<TakenIn, StorageError> {
-        let stored = view.get(&keys::key(shard, Kind::Meta, TAKEN_IN))?;
+    fn read(view: &dyn View, shard: ShardId) -> Result<AppliedEarly, StorageError> {
+        let stored = view.get(&keys::key(shard, Kind::Meta, APPLIED_EARLY))?;
         Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
     fn write(&self, view: &mut WriteView<'_>, shard: ShardId) {
-        view.put(keys::key(shard, Kind::Meta, TAKEN_IN), encode(self));
+        view.put(keys::key(shard, Kind::Meta, APPLIED_EARLY), encode(self));
     }
 }
 
@@ -486,7 +486,7 @@ fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
         Some((_, last)) if *last + 1 >= number => *last = number.max(*last),
         _ => list.push((number, number)),
     }
-    if list.len() > limits::TAKEN_IN_RANGES {
+    if list.len() > limits::APPLIED_EARLY_RANGES {
         let gap = |at: &usize| list[at + 1].0 - list[*at].1;
         // Invariant: it has more than one range.
         let at = (0..list.len() - 1).min_by_key(gap).expect("two ranges");
@@ -495,8 +495,8 @@ fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
 }
 
 /// Notes that what was stored last was applied from another replica.
-pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
-    let mut taken = TakenIn::read(transaction.view, transaction.shard)?;
+pub(super) fn note_applied_early(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
+    let mut taken = AppliedEarly::read(transaction.view, transaction.shard)?;
     extend(&mut taken.bodies, transaction.header.last_body);
     extend(&mut taken.seqs, transaction.header.update_seq);
     taken.write(transaction.view, transaction.shard);
@@ -505,8 +505,8 @@ pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(),
 
 impl ShardReplica {
     /// What was applied before all other replicas were met.
-    pub async fn taken_in(&self) -> Result<TakenIn, ShardError> {
-        self.read(TakenIn::read).await
+    pub async fn applied_early(&self) -> Result<AppliedEarly, ShardError> {
+        self.read(AppliedEarly::read).await
     }
 
     /// From now on notes what it applies from others, until it has met all of them.
@@ -530,10 +530,10 @@ impl ShardReplica {
         if !has_met_all || !self.0.is_early.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        if self.taken_in().await? == TakenIn::default() {
+        if self.applied_early().await? == AppliedEarly::default() {
             return Ok(());
         }
-        let key = keys::key(self.id(), Kind::Meta, TAKEN_IN);
+        let key = keys::key(self.id(), Kind::Meta, APPLIED_EARLY);
         self.write(move |view| {
             view.delete(key);
             Ok(())
@@ -563,10 +563,10 @@ pub(super) fn leave(
     to: ShardId,
     is_its: impl Fn(&DocId) -> bool,
 ) -> Result<(), StorageError> {
-    let TakenIn { seqs, inherited, .. } = TakenIn::read(view, from)?;
+    let AppliedEarly { seqs, inherited, .. } = AppliedEarly::read(view, from)?;
     if !seqs.is_empty() {
         let inherited = inherited.into_iter().chain(seqs).collect();
-        TakenIn { inherited, ..TakenIn::default() }.write(view, to);
+        AppliedEarly { inherited, ..AppliedEarly::default() }.write(view, to);
     }
     let rounds = Header::read(view, from)?.rounds;
     if rounds == 0 {

@@ -26,7 +26,7 @@ use crate::document::rev_tree::RevTree;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{
-    DocumentDigest, Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown,
+    AppliedEarly, DocumentDigest, Horizon, Proposal, RevData, Round, ShardError, Told, Tombstone, Want, WrittenDown,
 };
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
@@ -53,7 +53,7 @@ struct Old {
     /// The last body that is certain to have been stored by then.
     body: u64,
     /// What was applied from others, which is no younger.
-    taken: TakenIn,
+    taken: AppliedEarly,
 }
 
 impl Old {
@@ -146,7 +146,7 @@ impl Pull<'_> {
     /// old.
     async fn discard_stale(&self, missed: &Horizon) -> Result<(), ShardError> {
         let (own, name) = (&self.own, &self.database.name);
-        let taken = own.shard.taken_in().await?;
+        let taken = own.shard.applied_early().await?;
         if own.epochs.opened_at() == 0 && taken.is_empty() {
             // It was empty then: all that it has it was given by those who know, or by clients.
             return Ok(());

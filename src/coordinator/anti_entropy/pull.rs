@@ -21,12 +21,12 @@ use crate::coordinator::anti_entropy::compare::{self, ALL};
 use crate::coordinator::anti_entropy::restored::{self, Removed};
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::calls::{
-    Changes, Digests, Epochs, LocalRegisters, PurgeInfos, PurgesShared, Resume, SetSyncPoint, Split, Status, TakenInOf,
+    AppliedOf, Changes, Digests, Epochs, LocalRegisters, PurgeInfos, PurgesShared, Resume, SetSyncPoint, Split, Status,
 };
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, TakenIn, is_unknown_call,
+    AppliedState, ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, is_unknown_call,
 };
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -296,8 +296,8 @@ impl Pull<'_> {
         if from_epoch == self.own.replica_position().epoch {
             return Ok(purges);
         }
-        let TakenIn { point, epochs, .. } =
-            match self.remote.ask(TakenInOf(self.database.context.node.to_string())).await {
+        let AppliedState { point, epochs, .. } =
+            match self.remote.ask(AppliedOf(self.database.context.node.to_string())).await {
                 Err(error) if is_unknown_call(&error) => return Ok(purges),
                 taken => taken?,
             };
@@ -363,8 +363,8 @@ impl Pull<'_> {
         removed.extend(told.map(|heard| of(&heard.node, heard.shard, heard.floor)));
         for removed in removed {
             let Removed { by, shard, floor } = &removed;
-            let has_heard = TakenIn::of(&heard, by).has_heard(*shard, *floor)
-                || sync_points::taken_in(&self.own.shard, by).await?.has_heard(*shard, *floor);
+            let has_heard = AppliedState::of(&heard, by).has_heard(*shard, *floor)
+                || sync_points::applied_of(&self.own.shard, by).await?.has_heard(*shard, *floor);
             if !has_heard {
                 missed.push(removed);
             }
@@ -380,8 +380,10 @@ impl Pull<'_> {
             return Ok(false);
         }
         let told = theirs.heard.as_deref();
-        let here =
-            TakenIn { point: theirs.taken, ..TakenIn::of(told.unwrap_or_default(), &self.database.context.node) };
+        let here = AppliedState {
+            point: theirs.taken,
+            ..AppliedState::of(told.unwrap_or_default(), &self.database.context.node)
+        };
         if !here.has_heard(self.own.origin, mine.purge_floor) {
             return Ok(true);
         }
@@ -389,8 +391,8 @@ impl Pull<'_> {
         let Some(told) = told else { return Ok(false) };
         let removed = sync_points::heard(&self.own.shard).await?.into_iter().filter(|heard| heard.floor > 0);
         for Heard { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
-            let has_heard = TakenIn::of(told, &node).has_heard(shard, floor)
-                || self.remote.ask(TakenInOf(node.to_string())).await?.has_heard(shard, floor);
+            let has_heard = AppliedState::of(told, &node).has_heard(shard, floor)
+                || self.remote.ask(AppliedOf(node.to_string())).await?.has_heard(shard, floor);
             if !has_heard && !self.is_missed_by(&node.into()).await? {
                 return Ok(true);
             }
@@ -407,7 +409,7 @@ impl Pull<'_> {
             return Ok(false);
         }
         let third = RemoteReplica::new(&self.database.target, self.range, node).in_background();
-        Ok(!third.ask(TakenInOf(self.remote.node().to_string())).await?.has_heard(shard, floor))
+        Ok(!third.ask(AppliedOf(self.remote.node().to_string())).await?.has_heard(shard, floor))
     }
 
     async fn note(&mut self, reached: u64, purges: u64, to: ReplicaPosition) -> Result<SyncPoint, ShardError> {

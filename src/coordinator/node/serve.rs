@@ -398,7 +398,7 @@ impl Serving<'_> {
             ReplicaOp::Select(call) => self.here(call).await,
             ReplicaOp::SetSyncPoint(call) => self.here(call).await,
             ReplicaOp::Summary(call) => self.here(call).await,
-            ReplicaOp::TakenIn(call) => self.here(call).await,
+            ReplicaOp::AppliedOf(call) => self.here(call).await,
             ReplicaOp::TimesOf => self.here(TimesOf).await,
             ReplicaOp::Wait(Wait { beyond }) => answer::<Wait>(Ok(self.wait(beyond).await)),
             ReplicaOp::DesignVersion => {

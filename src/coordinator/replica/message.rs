@@ -215,9 +215,9 @@ pub(in crate::coordinator) struct SyncPoint {
     pub to: u64,
 }
 
-/// What a replica knows of another one that it has read.
+/// What a replica has applied of another one, and what it has heard of that one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct TakenIn {
+pub(in crate::coordinator) struct AppliedState {
     /// How far.
     pub point: Option<SyncPoint>,
     /// The epochs of the other one, as it told them when it was read, with those that it had told before, and the
@@ -228,11 +228,11 @@ pub(in crate::coordinator) struct TakenIn {
     pub heard: Vec<Heard>,
 }
 
-impl TakenIn {
+impl AppliedState {
     /// What there is about the replicas of a node in what was heard of all.
-    pub fn of(heard: &[Heard], node: &str) -> TakenIn {
+    pub fn of(heard: &[Heard], node: &str) -> AppliedState {
         let heard = heard.iter().filter(|heard| heard.node == node).cloned().collect();
-        TakenIn { heard, ..TakenIn::default() }
+        AppliedState { heard, ..AppliedState::default() }
     }
 
     /// Whether the purges of a replica of that node are known up to `floor`.

@@ -4,7 +4,7 @@
 //! continues at q the next time. A reader that has read A up to p or further has seen all that B has up to q, so that
 //! it may continue there when A is gone.
 
-use crate::coordinator::replica::message::{Heard, SyncPoint, TakenIn, decode, encode};
+use crate::coordinator::replica::message::{AppliedState, Heard, SyncPoint, decode, encode};
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::limits;
 use crate::shard::{ShardError, ShardReplica};
@@ -64,9 +64,9 @@ pub(in crate::coordinator) async fn set_pulled(
 }
 
 /// What this replica knows of that of `node`, for that one or another one.
-pub(in crate::coordinator) async fn taken_in(replica: &ShardReplica, node: &str) -> Result<TakenIn, ShardError> {
+pub(in crate::coordinator) async fn applied_of(replica: &ShardReplica, node: &str) -> Result<AppliedState, ShardError> {
     let (point, epochs) = (pulled(replica, node).await?, epochs_of(replica, node).await?);
-    Ok(TakenIn { point, epochs, ..TakenIn::of(&heard(replica).await?, node) })
+    Ok(AppliedState { point, epochs, ..AppliedState::of(&heard(replica).await?, node) })
 }
 
 /// The purges of other replicas that this one has heard of.

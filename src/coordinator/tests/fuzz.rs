@@ -11,12 +11,12 @@ use super::cluster::late::decide;
 use super::*;
 use crate::coordinator::node::serve::ReplicaService;
 use crate::coordinator::replica::calls::{
-    Awaits, Blob, Changes, ClearTimes, Collect, CollectableOf, CollectionCall, Compact, CountOf, DesignVersion,
-    Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, HeaderOf, Holds, Info, KeepViews, List, Local, LocalList,
-    LocalMerge, LocalRegisters, LocalSet, Look, Markers, Merge, Open, Purge, PurgeInfos, PurgesShared, ReleaseState,
-    ReplicaOp, ReplicaRequest, Resume, RowsOf, Search, SearchCall, SearchFor, Select, SelectedOf, SetSyncPoint, SizeOf,
-    Split, Stage, StageFinish, StageWrite, Status, SummaryOf, TakenInOf, Tell, TimesOf, TypedFor, UpdateView, View,
-    ViewCall, Wait,
+    AppliedOf, Awaits, Blob, Changes, ClearTimes, Collect, CollectableOf, CollectionCall, Compact, CountOf,
+    DesignVersion, Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, HeaderOf, Holds, Info, KeepViews, List, Local,
+    LocalList, LocalMerge, LocalRegisters, LocalSet, Look, Markers, Merge, Open, Purge, PurgeInfos, PurgesShared,
+    ReleaseState, ReplicaOp, ReplicaRequest, Resume, RowsOf, Search, SearchCall, SearchFor, Select, SelectedOf,
+    SetSyncPoint, SizeOf, Split, Stage, StageFinish, StageWrite, Status, SummaryOf, Tell, TimesOf, TypedFor,
+    UpdateView, View, ViewCall, Wait,
 };
 use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::message::{ChangesCall, SyncPoint, decode, encode};
@@ -203,7 +203,7 @@ fn calls(instance: &str) -> Vec<Bytes> {
         Split(vec![all()]).into(),
         Digests(all(), 10).into(),
         Epochs.into(),
-        TakenInOf("n2@localhost".to_owned()).into(),
+        AppliedOf("n2@localhost".to_owned()).into(),
         PurgesShared(vec![(1, 2)]).into(),
         Awaits(1).into(),
         Holds(Vec::new()).into(),

@@ -201,11 +201,11 @@ async fn what_is_taken_in_before_all_others_were_met_is_told_apart() {
     world.put("d", None, "{}").await.unwrap();
     world.shard.meet("n2@h", &others).await.unwrap();
     apply("e").await;
-    let taken = world.shard.taken_in().await.unwrap();
+    let taken = world.shard.applied_early().await.unwrap();
     let early: Vec<u64> = (1..=5).filter(|body| taken.has(*body, 0)).collect();
     assert_eq!(early, [3, 5]);
     world.shard.meet("n3@h", &others).await.unwrap();
-    assert!(world.shard.taken_in().await.unwrap().is_empty() && !world.shard.is_early());
+    assert!(world.shard.applied_early().await.unwrap().is_empty() && !world.shard.is_early());
 }
 
 #[tokio::test]

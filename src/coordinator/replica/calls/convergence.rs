@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
-use crate::coordinator::replica::message::{IdRange, SyncPoint, TakenIn};
+use crate::coordinator::replica::message::{AppliedState, IdRange, SyncPoint};
 use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::Held;
@@ -47,11 +47,11 @@ impl PlainCall for Epochs {
 
 /// How far the replica has applied that of a node.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct TakenInOf(pub String);
+pub(in crate::coordinator) struct AppliedOf(pub String);
 
-impl PlainCall for TakenInOf {
-    async fn on(self, replica: &OwnReplica) -> Result<TakenIn, ShardError> {
-        sync_points::taken_in(&replica.shard, &self.0).await
+impl PlainCall for AppliedOf {
+    async fn on(self, replica: &OwnReplica) -> Result<AppliedState, ShardError> {
+        sync_points::applied_of(&replica.shard, &self.0).await
     }
 }
 

@@ -25,7 +25,7 @@ mod purges;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::message::{Refusal, ReplicaPosition, StatusReport, TakenIn};
+use crate::coordinator::replica::message::{AppliedState, Refusal, ReplicaPosition, StatusReport};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
@@ -44,7 +44,7 @@ pub(in crate::coordinator) use collection::{
     Tell,
 };
 pub(in crate::coordinator) use convergence::{
-    Awaits, Compact, Digests, Epochs, Holds, PurgesShared, SetSyncPoint, Split, Status, TakenInOf,
+    AppliedOf, Awaits, Compact, Digests, Epochs, Holds, PurgesShared, SetSyncPoint, Split, Status,
 };
 pub(in crate::coordinator) use documents::{Fetch, FetchSome, List, Select, SummaryOf};
 pub(in crate::coordinator) use edits::{Decide, Merge};
@@ -143,7 +143,8 @@ table! {
         Split(Split) => Vec<Vec<Part>>,
         Digests(Digests) => Vec<DocumentDigest>,
         SetSyncPoint(SetSyncPoint) => (),
-        TakenIn(TakenInOf) => TakenIn,
+        #[serde(rename = "TakenIn")]
+        AppliedOf(AppliedOf) => AppliedState,
         PurgesShared(PurgesShared) => Option<u64>,
         Awaits(Awaits) => bool,
         Holds(Holds) => bool,
@@ -433,7 +434,7 @@ mod tests {
             (Written::Digests(range(), limit), Digests(range(), limit).into()),
             (Written::SetSyncPoint(SyncPoint::default()), SetSyncPoint(SyncPoint::default()).into()),
             (Written::Epochs, Epochs.into()),
-            (Written::TakenIn(source()), TakenInOf(source()).into()),
+            (Written::TakenIn(source()), AppliedOf(source()).into()),
             (Written::PurgesShared(vec![(1, 2)]), PurgesShared(vec![(1, 2)]).into()),
             (Written::Awaits(8), Awaits(8).into()),
             (Written::Holds(Vec::new()), Holds(Vec::new()).into()),
