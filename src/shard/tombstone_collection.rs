@@ -383,7 +383,7 @@ fn collect_some(
 ) -> Result<(), StorageError> {
     let Some((by, proposal)) = kept.collection_log.ready(done, others) else { return Ok(()) };
     let (round, body) = (proposal.round, proposal.body);
-    let left = proposal.tombstones.len().saturating_sub(limits::FORGET_STEP);
+    let left = proposal.tombstones.len().saturating_sub(limits::COLLECTION_STEP);
     let tombstones = proposal.tombstones.split_off(left);
     let number = transaction.header.rounds + 1;
     let mut ids = Vec::new();

@@ -61,7 +61,7 @@ impl TombstoneCollection<'_> {
             async move { (range, self.outlook(layout, range, dry_run).await) }
         };
         let ranges = layout.map.live().to_vec();
-        let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::FORGET_AT_ONCE).collect().await;
+        let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::RANGES_AT_ONCE).collect().await;
         let (mut sum, mut is_all) = (0, true);
         for (range, outlook) in looks {
             let outlook = outlook?;

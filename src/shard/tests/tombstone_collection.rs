@@ -143,13 +143,13 @@ async fn a_tombstone_that_was_stored_since_it_was_written_down_stays() {
 async fn a_large_round_is_collected_in_steps() {
     let world = World::new().await;
     let mut tombstones = Vec::new();
-    for n in 0..crate::limits::FORGET_STEP + 3 {
+    for n in 0..crate::limits::COLLECTION_STEP + 3 {
         tombstones.push(buried(&world, &format!("d{n}")).await);
     }
     let horizon = collect(&world, 1, tombstones).await;
     let state = world.shard.state().await.unwrap();
     assert_eq!(state.total.documents(), 0);
-    assert_eq!(state.markers as usize, crate::limits::FORGET_STEP + 3);
+    assert_eq!(state.markers as usize, crate::limits::COLLECTION_STEP + 3);
     world.shard.note_taken("n2@h", &Horizon::default(), vec!["n2@h".to_owned()]).await.unwrap();
     assert!(world.shard.state().await.unwrap().markers > 0, "each part waits for the whole round");
     world.shard.note_taken("n2@h", &horizon, vec!["n2@h".to_owned()]).await.unwrap();
