@@ -53,7 +53,7 @@ pub use replica::database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, 
 pub use replica::design::DesignLookupError;
 pub use replica::floor::Floor;
 pub use replica::replica_status::ReplicaCounts;
-pub use replica::token::{MalformedToken, Token};
+pub use replica::token::{MalformedToken, WriteToken};
 pub use topology::caller::Caller;
 pub use topology::error::{ChangesError, DatabaseError, ReadError, SettingError, TokenError, WriteError};
 pub use topology::events::{DatabaseEvent, EventKind};

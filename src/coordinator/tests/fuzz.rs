@@ -22,7 +22,7 @@ use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::message::{ChangesCall, SyncPoint, decode, encode};
 use crate::coordinator::replica::node_calls::{BallotCall, CatalogueCall, VotersCall};
 use crate::coordinator::replica::rebalancing::RebalanceCall;
-use crate::coordinator::replica::token::Token;
+use crate::coordinator::replica::token::WriteToken;
 use crate::coordinator::topology::names::parse_placement;
 use crate::coordinator::topology::peers::Answer;
 use crate::coordinator::topology::record::Record;
@@ -58,7 +58,7 @@ fn fuzz_sequences_and_tokens() {
             assert_eq!(Seq::parse(&shown).map(|seq| seq.to_string()), Ok(shown));
         }
         // Either answer is right.
-        let _ = Token::parse(text);
+        let _ = WriteToken::parse(text);
         let _ = Range::parse(text);
         let _ = parse_placement(text);
     });

@@ -6,7 +6,7 @@ use super::call::PlainCall;
 use crate::coordinator::replica::message::{AppliedState, IdRange, SyncPoint};
 use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::coordinator::replica::sync_points;
-use crate::coordinator::replica::token::Held;
+use crate::coordinator::replica::token::HeldWrites;
 use crate::shard::ShardError;
 
 /// What the replica says of itself to the node that asks.
@@ -67,7 +67,7 @@ impl PlainCall for PurgesShared {
 
 /// Whether the replica holds all these writes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Holds(pub Vec<Held>);
+pub(in crate::coordinator) struct Holds(pub Vec<HeldWrites>);
 
 /// Whether the node of the replica waits for the answer to a call of its own with that number.
 #[derive(Debug, Serialize, Deserialize)]

@@ -232,7 +232,7 @@ mod tests {
     use crate::coordinator::replica::message::{
         ChangesCall, DecideCall, EditText, IdRange, SyncPoint, decode, encode, is_unknown_call,
     };
-    use crate::coordinator::replica::token::Held;
+    use crate::coordinator::replica::token::HeldWrites;
     use crate::coordinator::topology::seq::SeqEntry;
     use crate::index::{Places, StateOf};
     use crate::shard::{ListPage, ShardError, Want};
@@ -322,7 +322,7 @@ mod tests {
         TakenIn(String),
         PurgesShared(Vec<(u64, u64)>),
         Awaits(u64),
-        Holds(Vec<Held>),
+        Holds(Vec<HeldWrites>),
         Forget(WrittenCollection),
         ClearTimes,
         TimesOf,
