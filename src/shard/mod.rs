@@ -72,7 +72,7 @@ pub use recovery::Salvage;
 pub use replica::{Admits, OnChange, Owner, ShardReplica, VIEW_KIND};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
-pub use sums::{DocumentDigest, Part};
+pub use sums::{DocumentDigest, IdRangeSummary};
 pub use sync::SyncState;
 pub use time_seq::{TimeSeq, Times};
 pub use tombstone_collection::{AppliedEarly, Collected, Told, Tombstone, WrittenDown};

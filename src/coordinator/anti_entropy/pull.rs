@@ -39,7 +39,9 @@ use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
-use crate::shard::{DocumentDigest, Edit, EditOp, Fetched, Part, ShardChange, ShardError, SyncState, Want, Wants};
+use crate::shard::{
+    DocumentDigest, Edit, EditOp, Fetched, IdRangeSummary, ShardChange, ShardError, SyncState, Want, Wants,
+};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use crate::world::task::Task;
@@ -550,7 +552,7 @@ impl Pull<'_> {
     }
 
     /// By how many documents this replica has fewer in a part of the other; `None`: it holds the same there.
-    async fn lacks(&self, part: &Part) -> Result<Option<u64>, ShardError> {
+    async fn lacks(&self, part: &IdRangeSummary) -> Result<Option<u64>, ShardError> {
         let mine = self.own.shard.summary(part.start.clone(), part.end.clone()).await?;
         let (digest, documents) = (part.summary.digest, part.summary.documents());
         let is_same = (mine.digest, mine.documents()) == (digest, documents);

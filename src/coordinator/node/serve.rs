@@ -31,7 +31,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    DecideCall, EditText, Refusal, ReplicaPosition, WireError, encode, large_texts,
+    DecideCall, EditRefusal, EditText, ReplicaPosition, WireError, encode, large_texts,
 };
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -506,7 +506,7 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
+    async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, EditRefusal>>> {
         let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.replica.shard;
@@ -524,7 +524,7 @@ impl Serving<'_> {
                 decision = resolve_in_doubt(shard, edit, decision).await;
             }
             let told = |AcceptedEdit { path, attachments }| AcceptedAt { path, attachments, at };
-            out.push(decision.map(told).map_err(Refusal::from));
+            out.push(decision.map(told).map_err(EditRefusal::from));
         }
         Ok(out)
     }

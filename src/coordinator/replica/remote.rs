@@ -17,7 +17,7 @@ use crate::coordinator::replica::calls::{
 };
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    DecideCall, EditText, Refusal, ReplicaPosition, WireError, decode_shared, is_unknown_call,
+    DecideCall, EditRefusal, EditText, ReplicaPosition, WireError, decode_shared, is_unknown_call,
 };
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::caller::Caller;
@@ -262,14 +262,14 @@ impl RemoteReplica {
         caller: &Caller,
         source: &str,
         in_doubt: bool,
-    ) -> Result<Vec<Result<AcceptedAt, Refusal>>, ShardError> {
+    ) -> Result<Vec<Result<AcceptedAt, EditRefusal>>, ShardError> {
         let call = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
             let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
             Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
         };
         let accepted = self.ask_once(call).await?;
-        if accepted.iter().any(|decision| matches!(decision, Err(Refusal::Unavailable(WireError::Moved)))) {
+        if accepted.iter().any(|decision| matches!(decision, Err(EditRefusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
         match accepted.len() == edits.len() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::coordinator::replica::blob_stream::{self, blobs_of, merge_here};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::Refusal;
+use crate::coordinator::replica::message::EditRefusal;
 use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::merge_purged;
@@ -188,7 +188,7 @@ impl Writer<'_> {
                 let told = remote.decide(edits, &options.caller, source, in_doubt).await?;
                 let at = told.iter().find_map(|decision| decision.as_ref().ok()?.at);
                 let accepted = |AcceptedAt { path, attachments, .. }| AcceptedEdit { path, attachments };
-                let decision = |told: Result<AcceptedAt, Refusal>| told.map(accepted).map_err(WriteError::from);
+                let decision = |told: Result<AcceptedAt, EditRefusal>| told.map(accepted).map_err(WriteError::from);
                 return Ok((told.into_iter().map(decision).collect(), at));
             }
         };

@@ -25,15 +25,15 @@ mod purges;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::message::{AppliedState, Refusal, ReplicaPosition, StatusReport};
+use crate::coordinator::replica::message::{AppliedState, EditRefusal, ReplicaPosition, StatusReport};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{
-    DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardChangesPage,
-    ShardInfo, Stamp, Summary, Times,
+    DocumentDigest, Fetched, Horizon, IdRangeSummary, ListRow, LocalDocument, LocalRegister, PurgeInfo,
+    ShardChangesPage, ShardInfo, Stamp, Summary, Times,
 };
 
 pub(in crate::coordinator) use attachments::{Blob, Stage, StageFinish, StageWrite};
@@ -119,7 +119,7 @@ table! {
         Resume(Resume) => u64,
         // Edits.
         #[serde(rename = "Judge")]
-        Decide(Decide) => Vec<Result<AcceptedAt, Refusal>>,
+        Decide(Decide) => Vec<Result<AcceptedAt, EditRefusal>>,
         Merge(Merge) => Merged,
         // Local documents.
         Local(Local) => Option<LocalRegister>,
@@ -140,7 +140,7 @@ table! {
         Search(Search) => (),
         KeepViews(KeepViews) => (),
         // Convergence of replicas.
-        Split(Split) => Vec<Vec<Part>>,
+        Split(Split) => Vec<Vec<IdRangeSummary>>,
         Digests(Digests) => Vec<DocumentDigest>,
         SetSyncPoint(SetSyncPoint) => (),
         #[serde(rename = "TakenIn")]
