@@ -66,14 +66,14 @@ pub struct ChangesArgs {
 
 /// What a feed is asked for, of which `feed` and `since` count only when its filter was found.
 #[derive(Debug)]
-pub struct Asked {
+pub struct UnsettledArgs {
     /// All that can be told by now.
     pub args: ChangesArgs,
     /// What is wrong with `feed`, or else with `since`.
     wrong: Result<(), Problem>,
 }
 
-impl Asked {
+impl UnsettledArgs {
     /// All parameters.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl ChangesArgs {
     ///
     /// # Errors
     /// 400 for values that cannot be read.
-    pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<Asked, Problem> {
+    pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<UnsettledArgs, Problem> {
         let mut args = ChangesArgs::default();
         let (mut name_of_feed, mut since, mut filter) = ("normal", "0", "");
         // Of several values of these the first counts, as in CouchDB; of all others the last.
@@ -118,7 +118,7 @@ impl ChangesArgs {
             (name, _) => FilterArgs::Function(designated(name, FILTER_FORM)?),
         };
         let wrong = args.place(name_of_feed, since, last_event_id);
-        Ok(Asked { args, wrong })
+        Ok(UnsettledArgs { args, wrong })
     }
 
     /// Which feed it is, and where it begins.
@@ -196,13 +196,13 @@ fn designated(text: &str, reason: &'static str) -> Result<String, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, ChangesArgs, Feed, FilterArgs, Query, Since};
+    use super::{ChangesArgs, Feed, FilterArgs, Query, Since, UnsettledArgs};
     use crate::document::json::{self, Value};
 
     fn read(pairs: &[(&str, &str)]) -> Result<ChangesArgs, String> {
         let pairs = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let asked = ChangesArgs::read(&Query::from_pairs(pairs), Some("0"), None);
-        asked.and_then(Asked::settle).map_err(|p| p.reason.into_owned())
+        asked.and_then(UnsettledArgs::settle).map_err(|p| p.reason.into_owned())
     }
 
     #[test]

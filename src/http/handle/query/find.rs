@@ -17,7 +17,7 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::bookmark::{Bookmark, NIL};
 use crate::index::mango::candidates::Indexes;
 use crate::index::mango::catalogue::FieldIndex;
-use crate::index::mango::explain::{Asked as Explained, explain as explained};
+use crate::index::mango::explain::{ExplainContext, explain as explained};
 use crate::index::mango::groups::{GroupBy, Groups};
 use crate::index::mango::planner::{Partitioning, Plan, plan, warning};
 use crate::index::mango::request::FindRequest;
@@ -26,7 +26,8 @@ use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 use crate::world::{Env, Instant};
 
-pub struct Asked {
+/// A query, and the indexes that may answer it.
+pub struct FindContext {
     pub db: Arc<Database>,
     pub request: FindRequest,
     pub partition: Option<String>,
@@ -34,7 +35,7 @@ pub struct Asked {
     pub texts: Vec<TextIndex>,
 }
 
-async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
+async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<FindContext> {
     let db = ctx.open(db, request, Class::Member)?;
     if let Some(name) = partition {
         partition::check(&db, name)?;
@@ -59,7 +60,7 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
         check_partition(name)?;
     }
     let (indexes, texts) = indexes(ctx, &db).await?;
-    Ok(Asked { db, request, partition: own.or(partition.map(str::to_owned)), indexes, texts })
+    Ok(FindContext { db, request, partition: own.or(partition.map(str::to_owned)), indexes, texts })
 }
 
 /// The indexes of a database: those over fields by design document and name, and those over texts.
@@ -75,7 +76,7 @@ pub async fn indexes(ctx: &Context, db: &Arc<Database>) -> Result<(Vec<FieldInde
     Ok((indexes, find_text::text_indexes(ctx, db, &programs)))
 }
 
-impl Asked {
+impl FindContext {
     pub fn plan(&self, collator: &Collator) -> std::result::Result<Plan, crate::index::mango::MangoError> {
         plan(&self.request, &self.indexes, self.partitioning(), collator)
     }
@@ -100,7 +101,7 @@ pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: O
         Err(error) if error.name == "no_usable_index" => Err(()),
         Err(error) => return Err(error.into()),
     };
-    let about = Explained {
+    let about = ExplainContext {
         database: &asked.db.name,
         partitioned: asked.db.map().partitioned,
         partition: asked.partition.as_deref(),
@@ -131,7 +132,7 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
         return find_text::find(ctx, asked, chosen).await;
     }
     let plan = asked.plan(&ctx.collator)?;
-    let Asked { db, request, partition, .. } = asked;
+    let FindContext { db, request, partition, .. } = asked;
     let is_extended = request.count || request.groups.is_some();
     if !is_extended && is_pointless(&request, plan.index.as_ref(), &ctx.collator) {
         return Ok(Reply::json(StatusCode::OK, "{\"docs\":[\n]}"));
