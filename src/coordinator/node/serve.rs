@@ -515,7 +515,7 @@ impl Serving<'_> {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
         let sent_by = RemoteReplica::new(&self.database.target, self.range, &asked.from.as_str().into());
-        let sent_by = awaited::Caller { node: sent_by, call: asked.id };
+        let sent_by = awaited::RemoteCaller { node: sent_by, call: asked.id };
         let decisions = self.database.primary().decide_own(shard, &edits, &caller, Some(&sent_by)).await;
         let at = Some(Mark::of(self.replica.replica_position()));
         let mut out = Vec::with_capacity(decisions.len());

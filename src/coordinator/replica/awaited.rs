@@ -42,12 +42,12 @@ impl Drop for Guard<'_> {
 }
 
 /// A call that this node works off: who sent it, and its number there.
-pub(in crate::coordinator) struct Caller {
+pub(in crate::coordinator) struct RemoteCaller {
     pub node: RemoteReplica,
     pub call: u64,
 }
 
-impl Caller {
+impl RemoteCaller {
     /// Whether the caller still waits. One that cannot be asked does not, as far as this node knows; one of an older
     /// build does not know the question and counts as waiting.
     pub async fn waits(&self) -> bool {
