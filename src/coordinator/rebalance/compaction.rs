@@ -135,8 +135,7 @@ impl Compaction<'_> {
         let subject = Subject::new(TaskKind::DatabaseCompaction, &self.name).range(self.map().range(index));
         let task = env.begin_task(subject, Some(info.doc_count.saturating_add(info.doc_del_count)));
         let goes_on = |phase: &'static str, documents: u64| {
-            task.phase(phase);
-            task.done(documents);
+            task.step(phase, documents);
             hours.is_none_or(|hours| hours.lets_go_on(env.wall()))
         };
         let is_done = replica.compact_while(keep, self.compaction_pace(), &goes_on).await?;
