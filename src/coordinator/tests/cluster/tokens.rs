@@ -66,7 +66,11 @@ async fn found(db: &Arc<Database>, by_index: bool) -> bool {
     let request = FindRequest::parse(parse(br#"{"selector":{"_id":"a"}}"#).unwrap().as_object().unwrap()).unwrap();
     let columns = vec![("_id".to_owned(), "asc".to_owned())];
     let (ddoc, name, filter) = ("_design/x".into(), "i".into(), parse(b"{}").unwrap());
-    let index = by_index.then_some(FieldIndex { ddoc, name, partitioned: false, columns, filter });
+    let fields = FieldIndex { ddoc, name, partitioned: false, columns, filter };
+    let index = match by_index {
+        true => Some(FindIndex { program: db.design_docs().program(&id("_design/x")).await.unwrap(), fields }),
+        false => None,
+    };
     let query =
         FindQuery { request: Arc::new(request), after: None, index, partition: None, collator: Collator::new() };
     let mut hits = db.queries().find(query).await.unwrap();

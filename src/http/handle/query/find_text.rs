@@ -113,14 +113,14 @@ pub fn explain(asked: &FindContext, texts: &[TextIndex], chosen: &Chosen, collat
 /// # Errors
 /// As of searches; 400 `invalid_bookmark`.
 pub async fn find(ctx: &Context, asked: FindContext, chosen: Chosen) -> Result<Reply> {
+    let (program, name) = (asked.program(&chosen.index.ddoc), chosen.index.name.as_str());
     let FindContext { db, request, partition, .. } = asked;
-    let (ddoc, name) = (DocId::new(&chosen.index.ddoc), chosen.index.name.as_str());
     let (index, order) = match chosen.index.kind {
-        TextKind::Typed => (db.queries().typed_search(&ddoc, name).await?, Order::Typed(chosen.sort)),
+        TextKind::Typed => (db.queries().typed_search_in(&program, name).await?, Order::Typed(chosen.sort)),
         TextKind::Plain => {
             let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
             let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
-            (db.queries().search(&ddoc, name).await?, Order::Plain(sort))
+            (db.queries().search_in(&program, name).await?, Order::Plain(sort))
         }
     };
     let request = Arc::new(request);
