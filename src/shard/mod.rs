@@ -75,7 +75,7 @@ pub use summary::Summary;
 pub use sums::{DocumentDigest, IdRangeSummary};
 pub use sync::SyncState;
 pub use time_seq::{TimeSeq, Times};
-pub use tombstone_collection::{AppliedEarly, Collected, Told, Tombstone, WrittenDown};
+pub use tombstone_collection::{AppliedEarly, Collected, CollectionLogState, ProposalOutcome, Tombstone};
 
 /// The number of a replica on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -33,7 +33,7 @@ pub type Tombstone = (DocId, Revision);
 
 /// What a replica tells of its collection log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct CollectionLogState {
     /// The rounds that it has done.
     pub done: Horizon,
     /// Those, and the rounds that it has written down.
@@ -51,7 +51,7 @@ pub struct Collected {
 
 /// What became of a proposal at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WrittenDown {
+pub enum ProposalOutcome {
     /// It is written down.
     Done,
     /// Some tombstone is not old enough here: who reads this replica may not have seen it yet.
@@ -119,14 +119,14 @@ impl Stored {
         view.put(keys::key(shard, Kind::Meta, TOLD), encode(&self.told()));
     }
 
-    fn told(&self) -> Told {
-        Told { done: self.collection_log.horizon.clone(), promised: self.collection_log.promised() }
+    fn told(&self) -> CollectionLogState {
+        CollectionLogState { done: self.collection_log.horizon.clone(), promised: self.collection_log.promised() }
     }
 }
 
 impl ShardReplica {
     /// What the replica has done and written down.
-    pub async fn told(&self) -> Result<Told, ShardError> {
+    pub async fn told(&self) -> Result<CollectionLogState, ShardError> {
         let stored = |view: &dyn View, shard| view.get(&keys::key(shard, Kind::Meta, TOLD));
         let stored = self.read(stored).await?;
         Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
@@ -139,25 +139,30 @@ impl ShardReplica {
     }
 
     /// What would become of a proposal of these tombstones, as far as what is known of them here tells.
-    pub async fn expects(&self, tombstones: &[Tombstone], aged: u64) -> Result<WrittenDown, ShardError> {
+    pub async fn expects(&self, tombstones: &[Tombstone], aged: u64) -> Result<ProposalOutcome, ShardError> {
         for page in tombstones.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
             for ((_, rev), fetched) in page.iter().zip(self.fetch(wants).await?) {
                 match fetched {
                     Some(fetched) if fetched.tree.get(rev).is_some() && fetched.local_seq <= aged => {}
-                    Some(fetched) if fetched.tree.get(rev).is_some() => return Ok(WrittenDown::NotOldEnough),
-                    _ => return Ok(WrittenDown::Refused),
+                    Some(fetched) if fetched.tree.get(rev).is_some() => return Ok(ProposalOutcome::NotOldEnough),
+                    _ => return Ok(ProposalOutcome::Refused),
                 }
             }
         }
-        Ok(WrittenDown::Done)
+        Ok(ProposalOutcome::Done)
     }
 
     /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
-    pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>, aged: u64) -> Result<WrittenDown, ShardError> {
+    pub async fn propose(
+        &self,
+        by: &str,
+        proposal: Proposal<Tombstone>,
+        aged: u64,
+    ) -> Result<ProposalOutcome, ShardError> {
         // Before it is written down: what is known here stays so, unless it is collected or purged.
         let expected = self.expects(&proposal.tombstones, aged).await?;
-        if expected != WrittenDown::Done {
+        if expected != ProposalOutcome::Done {
             return Ok(expected);
         }
         self.0.storage.refuse_older().await?;
@@ -167,12 +172,12 @@ impl ShardReplica {
             let proposal =
                 Proposal { body: transaction.header.last_body, ..Proposal::new(proposal.round, proposal.tombstones) };
             if !kept.collection_log.propose(&by, proposal) {
-                return Ok(WrittenDown::Refused);
+                return Ok(ProposalOutcome::Refused);
             }
             kept.write(transaction.view, transaction.shard);
             // From here on replicas tell each other what they have collected before they read each other.
             transaction.header.rounds = transaction.header.rounds.max(1);
-            Ok(WrittenDown::Done)
+            Ok(ProposalOutcome::Done)
         })
         .await
     }

@@ -26,7 +26,8 @@ use crate::coordinator::replica::calls::{
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    AppliedState, ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, is_unknown_call,
+    AppliedState, ChangesCall, HeardPurges, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint,
+    is_unknown_call,
 };
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -265,7 +266,7 @@ impl Pull<'_> {
     async fn note_purges(&mut self, purges: u64, has_made_up: bool) -> Result<(), ShardError> {
         let (node, theirs, known) = (self.remote.node(), &self.theirs, self.known);
         if has_made_up {
-            let of = |shard, purges, floor| Heard { node: node.to_string(), shard, purges, floor };
+            let of = |shard, purges, floor| HeardPurges { node: node.to_string(), shard, purges, floor };
             let mut heard = vec![of(known.from_shard, known.purges, 0)];
             heard.push(of(theirs.replica_position.shard, purges, theirs.purge_floor));
             heard.extend(theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard)).cloned());
@@ -278,7 +279,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    fn is_here(&self, heard: &Heard) -> bool {
+    fn is_here(&self, heard: &HeardPurges) -> bool {
         *heard.node == *self.database.context.node
     }
 
@@ -392,7 +393,7 @@ impl Pull<'_> {
         // One of an older build does not know that it is to purge anything.
         let Some(told) = told else { return Ok(false) };
         let removed = sync_points::heard(&self.own.shard).await?.into_iter().filter(|heard| heard.floor > 0);
-        for Heard { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
+        for HeardPurges { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
             let has_heard = AppliedState::of(told, &node).has_heard(shard, floor)
                 || self.remote.ask(AppliedOf(node.to_string())).await?.has_heard(shard, floor);
             if !has_heard && !self.is_missed_by(&node.into()).await? {

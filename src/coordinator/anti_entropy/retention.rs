@@ -13,7 +13,7 @@ use crate::coordinator::replica::message::is_unknown_call;
 use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::limits;
-use crate::shard::{ShardError, Tombstone, WrittenDown};
+use crate::shard::{ProposalOutcome, ShardError, Tombstone};
 
 /// See the module head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,9 +107,9 @@ impl TombstoneCollection<'_> {
         }
         for node in nodes.iter().skip(1).filter(|_| !tombstones.is_empty() && held.is_empty()) {
             match self.expected_on(layout, range, node, &tombstones).await {
-                Ok(WrittenDown::Done) => continue,
-                Ok(WrittenDown::NotOldEnough) => held.push((NOT_OLD_ENOUGH, Some(node.to_string()))),
-                Ok(WrittenDown::Refused) => held.push(("node_lacks_tombstones", Some(node.to_string()))),
+                Ok(ProposalOutcome::Done) => continue,
+                Ok(ProposalOutcome::NotOldEnough) => held.push((NOT_OLD_ENOUGH, Some(node.to_string()))),
+                Ok(ProposalOutcome::Refused) => held.push(("node_lacks_tombstones", Some(node.to_string()))),
                 Err(error) => held.push((of_failed(error)?, Some(node.to_string()))),
             }
             break;
@@ -139,7 +139,7 @@ impl TombstoneCollection<'_> {
         range: usize,
         node: &Arc<str>,
         tombstones: &[Tombstone],
-    ) -> Result<WrittenDown, ShardError> {
+    ) -> Result<ProposalOutcome, ShardError> {
         match self.replicas().replica_on(layout, range, node).await? {
             RangeReplica::Own(own) => self.expects((range, layout.placed.version), &own, tombstones).await,
             RangeReplica::Remote(remote) => remote.ask_collection(Expects(tombstones.to_vec())).await,

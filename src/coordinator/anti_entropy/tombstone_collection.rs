@@ -32,7 +32,7 @@ use crate::coordinator::topology::record::Known;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
 use crate::observe::workers::Worker;
-use crate::shard::{Horizon, Proposal, Round, ShardChange, ShardError, Tombstone, WrittenDown};
+use crate::shard::{Horizon, Proposal, ProposalOutcome, Round, ShardChange, ShardError, Tombstone};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -207,17 +207,17 @@ impl TombstoneCollection<'_> {
             // A node of an older version is found out before anything is written down that it would have to know of.
             remote.ask_collection(Tell).await?;
         }
-        if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
+        if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != ProposalOutcome::Done {
             return Ok(None);
         }
         for remote in &asked {
             match remote.ask_collection(Propose(proposal.clone())).await? {
-                WrittenDown::Done => {}
-                WrittenDown::NotOldEnough => {
+                ProposalOutcome::Done => {}
+                ProposalOutcome::NotOldEnough => {
                     sometimes("cluster: tombstones were not old enough on another replica");
                     return Ok(None);
                 }
-                WrittenDown::Refused => {
+                ProposalOutcome::Refused => {
                     // It may have missed the round before.
                     self.context.lagging(&self.name);
                     return Ok(None);

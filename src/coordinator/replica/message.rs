@@ -151,7 +151,7 @@ pub(in crate::coordinator) struct StatusReport {
     pub rounds: u64,
     /// The purges that it has heard of; `None`: the node does not say so.
     #[serde(default)]
-    pub heard: Option<Vec<Heard>>,
+    pub heard: Option<Vec<HeardPurges>>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -179,7 +179,7 @@ impl StatusReport {
 /// Purges of another replica that a replica has heard of: from that one, or from one that had. Also of replicas that
 /// are gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Heard {
+pub(in crate::coordinator) struct HeardPurges {
     pub node: String,
     pub shard: u64,
     /// The last of them.
@@ -225,12 +225,12 @@ pub(in crate::coordinator) struct AppliedState {
     pub epochs: Vec<(u64, u64)>,
     /// The purges of all replicas of that node that it has heard of.
     #[serde(default)]
-    pub heard: Vec<Heard>,
+    pub heard: Vec<HeardPurges>,
 }
 
 impl AppliedState {
     /// What there is about the replicas of a node in what was heard of all.
-    pub fn of(heard: &[Heard], node: &str) -> AppliedState {
+    pub fn of(heard: &[HeardPurges], node: &str) -> AppliedState {
         let heard = heard.iter().filter(|heard| heard.node == node).cloned().collect();
         AppliedState { heard, ..AppliedState::default() }
     }
