@@ -13,7 +13,7 @@ pub const ID_PREFIX: &str = "org.couchdb.user:";
 
 /// Who asks in the users database.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller<'a> {
+pub struct UsersDbCaller<'a> {
     /// The caller.
     pub user: &'a UserCtx,
     /// Whether that is an administrator of this database (or of the server).
@@ -40,7 +40,7 @@ pub fn name_in(id: &str) -> Option<&str> {
     id.strip_prefix(ID_PREFIX)
 }
 
-impl Caller<'_> {
+impl UsersDbCaller<'_> {
     fn owns(&self, id: &str) -> bool {
         self.user.name.as_deref().is_some_and(|name| name_in(id) == Some(name))
     }
@@ -81,7 +81,7 @@ pub fn public_part(body: &Object, public_fields: &[String]) -> Option<Object> {
 ///
 /// # Errors
 /// [`UserError::Forbidden`]
-pub fn validate_deletion(old: Option<&Object>, caller: Caller<'_>) -> Result<(), UserError> {
+pub fn validate_deletion(old: Option<&Object>, caller: UsersDbCaller<'_>) -> Result<(), UserError> {
     let owner = old.and_then(|old| old.get("name")).and_then(Value::as_str);
     let owns = owner.is_some() && owner == caller.user.name.as_deref();
     if caller.user.has_role(ADMIN_ROLE) || owns {
@@ -94,7 +94,7 @@ pub fn validate_deletion(old: Option<&Object>, caller: Caller<'_>) -> Result<(),
 ///
 /// # Errors
 /// [`UserError::Forbidden`] with the first rule that is broken.
-pub fn validate(id: &str, new: &Object, old: Option<&Object>, caller: Caller<'_>) -> Result<(), UserError> {
+pub fn validate(id: &str, new: &Object, old: Option<&Object>, caller: UsersDbCaller<'_>) -> Result<(), UserError> {
     if new.get("type").and_then(Value::as_str) != Some("user") {
         return forbidden("doc.type must be user");
     }
@@ -165,7 +165,7 @@ fn validate_password_fields(new: &Object) -> Result<(), UserError> {
 ///
 /// # Errors
 /// [`UserError::Forbidden`]
-pub fn check_rounds(new: &Object, old: Option<&Object>, caller: Caller<'_>, most: u32) -> Result<(), UserError> {
+pub fn check_rounds(new: &Object, old: Option<&Object>, caller: UsersDbCaller<'_>, most: u32) -> Result<(), UserError> {
     let rounds = new.get("iterations");
     let is_more = match rounds {
         Some(Value::Int(rounds)) => *rounds > i64::from(most),
@@ -180,7 +180,7 @@ pub fn check_rounds(new: &Object, old: Option<&Object>, caller: Caller<'_>, most
 }
 
 /// Rules for users who are no administrators: only the own document, and no change of roles.
-fn validate_own(name: &str, roles: &[&str], old: Option<&Object>, caller: Caller<'_>) -> Result<(), UserError> {
+fn validate_own(name: &str, roles: &[&str], old: Option<&Object>, caller: UsersDbCaller<'_>) -> Result<(), UserError> {
     let Some(old) = old else {
         return if roles.is_empty() { Ok(()) } else { forbidden("Only _admin may set roles") };
     };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn told(id: &str, new: &str, old: Option<&str>, user: &UserCtx) -> Option<String> {
-        let caller = Caller { user, is_admin: user.is_server_admin() };
+        let caller = UsersDbCaller { user, is_admin: user.is_server_admin() };
         let old = old.map(object);
         match validate(id, &object(new), old.as_ref(), caller) {
             Ok(()) => None,
@@ -397,7 +397,7 @@ mod tests {
     fn deletion_is_for_owners_and_administrators() {
         let old = object(r#"{"name":"ann"}"#);
         let may = |user: &UserCtx, old: Option<&Object>| {
-            validate_deletion(old, Caller { user, is_admin: user.is_server_admin() }).is_ok()
+            validate_deletion(old, UsersDbCaller { user, is_admin: user.is_server_admin() }).is_ok()
         };
         assert!(may(&named("ann"), Some(&old)) && may(&UserCtx::server_admin("x"), None));
         assert!(!may(&named("bob"), Some(&old)) && !may(&UserCtx::anonymous(), Some(&old)));
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn sight_ends_at_the_own_document() {
         let (ann, admin, nobody) = (named("ann"), UserCtx::server_admin("x"), UserCtx::anonymous());
-        let caller = |user| Caller { user, is_admin: user.is_server_admin() };
+        let caller = |user| UsersDbCaller { user, is_admin: user.is_server_admin() };
         let (own, design) = ("org.couchdb.user:ann", "_design/_auth");
         assert_eq!(caller(&ann).sees_all(own), Ok(true));
         assert_eq!(caller(&ann).sees_all("org.couchdb.user:bob"), Ok(false));

@@ -36,7 +36,7 @@ pub use node::start::Options;
 pub use node::status::{NodeStatus, NotCompared, Reach, ReplicaName, Shortage};
 pub use read::documents::{AttachmentReader, RowDoc};
 pub use read::filter_scan::{FilterQuery, FilterRows, MatchedPage};
-pub use read::find::{FindQuery, Hit, HitPage, Hits};
+pub use read::find::{FindIndex, FindQuery, Hit, HitPage, Hits};
 pub use read::scan::{AllDocs, AllDocsQuery, AllDocsRow};
 pub use read::search::{DatabaseSearch, SearchFailure, SearchPage, SearchQuery};
 pub use read::search_several::{SeveralPage, ask_several};
@@ -53,7 +53,7 @@ pub use replica::database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, 
 pub use replica::design::DesignLookupError;
 pub use replica::floor::Floor;
 pub use replica::replica_status::ReplicaCounts;
-pub use replica::token::{MalformedToken, Token};
+pub use replica::token::{MalformedToken, WriteToken};
 pub use topology::caller::Caller;
 pub use topology::error::{ChangesError, DatabaseError, ReadError, SettingError, TokenError, WriteError};
 pub use topology::events::{DatabaseEvent, EventKind};

@@ -22,7 +22,7 @@ use crate::document::render::{RenderOptions, StoredRevision, render};
 use crate::document::revision::Revision;
 use crate::document::selector::Selector;
 use crate::limits;
-use crate::shard::{ChangeRow, Fetched, ShardError, ShardId, bounded_scan, change_at};
+use crate::shard::{Fetched, ShardChange, ShardError, ShardId, bounded_scan, change_at};
 use crate::storage::{Direction, StorageError, View};
 use crate::world::{BoxFuture, Env, Pool};
 
@@ -89,7 +89,7 @@ impl LeafMatcher {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SelectedPage {
     /// The changes.
-    pub rows: Vec<ChangeRow>,
+    pub rows: Vec<ShardChange>,
     /// The sequence up to which there are no others.
     pub reached: u64,
 }

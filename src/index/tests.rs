@@ -297,7 +297,7 @@ async fn purged_documents_lose_their_rows() {
 /// The index has not looked at the document since it was deleted.
 #[tokio::test]
 async fn documents_whose_tombstones_were_collected_lose_their_rows() {
-    use crate::shard::{Proposal, Round, WrittenDown};
+    use crate::shard::{Proposal, ProposalOutcome, Round};
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
     let (_, replica, index) = view(&storage, &definition("a")).await;
@@ -307,7 +307,7 @@ async fn documents_whose_tombstones_were_collected_lose_their_rows() {
     let tombstone = put(&replica, "a", "{}", Some(rev), true).await;
     let round = Round { number: 1, id: 1 };
     let proposal = Proposal::new(round, vec![(DocId::new("a"), tombstone)]);
-    assert_eq!(replica.propose("n1@h", proposal, u64::MAX).await.unwrap(), WrittenDown::Done);
+    assert_eq!(replica.propose("n1@h", proposal, u64::MAX).await.unwrap(), ProposalOutcome::Done);
     replica.collect(&replica.told().await.unwrap().promised, &[]).await.unwrap();
     index.update().await.unwrap();
     assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);

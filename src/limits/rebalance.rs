@@ -24,30 +24,30 @@ pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged replica can be rebuilt, or one that is being filled goes on.
 pub const REBUILD_PAUSE: Duration = Duration::from_secs(2);
 /// Pause between two looks for tombstones that are old enough to be collected; shorter where they are so sooner.
-pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
+pub const COLLECTION_PAUSE: Duration = Duration::from_secs(600);
 /// Time between the last replica's word that it has written down what is to be collected, and that this is done: longer
 /// than any call takes. Shorter where tombstones are collected sooner.
-pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
+pub const COLLECTION_SETTLE: Duration = Duration::from_secs(120);
 /// Tombstones that replicas agree on together.
-pub const FORGET_ROUND: usize = 2000;
+pub const COLLECTION_ROUND: usize = 2000;
 /// Bytes of their ids.
-pub const FORGET_ROUND_BYTES: usize = 256 << 10;
+pub const COLLECTION_ROUND_BYTES: usize = 256 << 10;
 /// Tombstones of these that are collected in one commit: edits wait for it.
-pub const FORGET_STEP: usize = 200;
+pub const COLLECTION_STEP: usize = 200;
 /// Databases whose tombstones wait together until what was sent before has come in.
-pub const FORGET_DATABASES: usize = 4096;
+pub const COLLECTION_DATABASES: usize = 4096;
 /// Digits of the number of units for which a database keeps tombstones.
 pub const PERIOD_DIGITS: usize = 100;
 /// Changes of a range in which a node looks for what the next round would collect when a client asks for it.
-pub const FORGET_LOOKED_AT: usize = 20_000;
-/// An age below it counts as this.
-pub const FORGET_AGE_MIN: Duration = Duration::from_secs(1);
+pub const COLLECTION_LOOKED_AT: usize = 20_000;
+/// The least age of tombstones that are collected: a lower one counts as this.
+pub const TOMBSTONE_AGE_MIN: Duration = Duration::from_secs(1);
 /// Ranges of bodies that a replica remembers as applied before it had met all others.
-pub const TAKEN_IN_RANGES: usize = 500;
-/// Ranges at a time in which a node looks for what to forget.
-pub const FORGET_AT_ONCE: usize = 16;
+pub const APPLIED_EARLY_RANGES: usize = 500;
+/// Ranges of a database that a node asks about their replicas or tombstones at a time.
+pub const RANGES_AT_ONCE: usize = 16;
 /// Rounds of one range at a look.
-pub const FORGET_ROUNDS: usize = 8;
+pub const COLLECTION_ROUNDS: usize = 8;
 /// What could not be taken out of a damaged store file, as far as it is named one by one.
 pub const SALVAGE_TOLD: usize = 1000;
 /// Pause before a map is proposed again after a node did not vote because it counts other members.

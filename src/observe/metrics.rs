@@ -99,6 +99,16 @@ metrics! {
     }
 }
 
+impl Counter {
+    /// Those that this one is the sum of; such a counter is not counted itself.
+    fn parts(self) -> &'static [Counter] {
+        match self {
+            Counter::ReadRepairs => &[Counter::RepairsMade, Counter::RepairsFailed],
+            _ => &[],
+        }
+    }
+}
+
 metrics! {
     /// Numbers that go up and down.
     Gauge {
@@ -166,14 +176,18 @@ impl Metrics {
         self.add(counter, 1);
     }
 
-    /// Counts several.
+    /// Counts several. A counter that is the sum of others is not counted itself.
     pub fn add(&self, counter: Counter, n: u64) {
+        debug_assert!(counter.parts().is_empty(), "{counter:?} is a sum");
         self.counters[counter as usize].fetch_add(n, Ordering::Relaxed);
     }
 
     /// How many were counted.
     pub fn counted(&self, counter: Counter) -> u64 {
-        self.counters[counter as usize].load(Ordering::Relaxed)
+        match counter.parts() {
+            [] => self.counters[counter as usize].load(Ordering::Relaxed),
+            parts => parts.iter().map(|part| self.counted(*part)).sum(),
+        }
     }
 
     /// Takes part in a gauge until the guard is dropped.
@@ -352,6 +366,16 @@ mod tests {
         for path in &all {
             assert!(!all.iter().any(|other| other.starts_with(&format!("{path}/"))), "{path}");
         }
+    }
+
+    #[test]
+    fn repairs_are_those_that_were_made_and_those_that_failed() {
+        let metrics = Metrics::default();
+        metrics.add(Counter::RepairsMade, 3);
+        metrics.count(Counter::RepairsFailed);
+        let counted =
+            [Counter::ReadRepairs, Counter::RepairsMade, Counter::RepairsFailed].map(|of| metrics.counted(of));
+        assert_eq!(counted, [4, 3, 1]);
     }
 
     #[test]

@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use super::checkpoint::{self, Ancestor, Counters, Session};
 use super::copy::Pace;
 use super::error::{ReplicateError, Result};
-use super::peer::{ChangesAsk, ChangesPage, Peer, Source, text_of};
+use super::peer::{ChangesAsk, Peer, Source, SourcePage, text_of};
 use super::progress::Track;
-use super::request::{Filter, Replication};
+use super::request::{Replication, ReplicationFilter};
 use super::tuning::Tuning;
 use crate::document::json::{Object, Value};
 use crate::document::selector::erlang_text;
@@ -70,7 +70,7 @@ struct Course {
 /// What the reader of changes does next.
 enum Next {
     /// Goes on with this page, read from this sequence on.
-    Page(Value, ChangesPage),
+    Page(Value, SourcePage),
     /// Reads a page from this sequence on, of at most so many changes that are left, where that is known.
     Read(Value, Option<u64>),
     End,
@@ -125,7 +125,9 @@ impl Run {
     /// for.
     fn without_filter(&self, error: ReplicateError) -> ReplicateError {
         match (error, &self.asked.filter) {
-            (ReplicateError::DatabaseMissing { url }, Filter::Function { name, .. }) if !name.starts_with('_') => {
+            (ReplicateError::DatabaseMissing { url }, ReplicationFilter::Function { name, .. })
+                if !name.starts_with('_') =>
+            {
                 let place = erlang_text(&url);
                 ReplicateError::NoFilter(format!("Could not open source database `{url}`: {{db_not_found,{place}}}"))
             }
@@ -135,7 +137,7 @@ impl Run {
 
     /// The text of the filter that the source's design document has under the name asked for.
     async fn filter_code(&self) -> Result<Option<String>> {
-        let Filter::Function { name, .. } = &self.asked.filter else { return Ok(None) };
+        let ReplicationFilter::Function { name, .. } = &self.asked.filter else { return Ok(None) };
         // Those with a `_` in front are the source's own.
         let Some((design, name)) = name.split_once('/').filter(|_| !name.starts_with('_')) else { return Ok(None) };
         let source = self.source.peer.shown();
@@ -180,7 +182,7 @@ impl Run {
             start_time: self.now(),
             start_seq: start.clone(),
             history,
-            with_summary: matches!(self.asked.filter, Filter::DocIds(_)),
+            with_summary: matches!(self.asked.filter, ReplicationFilter::DocIds(_)),
         };
         Ok(Course {
             session,
@@ -214,7 +216,7 @@ impl Run {
 
     /// Whether it is written down how far a filter was applied that lets nothing pass.
     fn has_time_limits(&self) -> bool {
-        self.tuning.use_checkpoints && self.asked.filter != Filter::None
+        self.tuning.use_checkpoints && self.asked.filter != ReplicationFilter::None
     }
 
     /// Whether there is something to write down: changes that are on the target, or that a filter left out.
@@ -233,7 +235,7 @@ impl Run {
     }
 
     /// Waits for the next changes. What is not yet recorded is, once its time has come.
-    async fn news(&self, course: &mut Course) -> Result<ChangesPage> {
+    async fn news(&self, course: &mut Course) -> Result<SourcePage> {
         loop {
             let ask = self.ask(course.position.clone(), true);
             let source = &self.source.peer;
@@ -248,7 +250,7 @@ impl Run {
     }
 
     /// Copies all changes that are there when it begins.
-    async fn round(&self, course: &mut Course, first: Option<ChangesPage>) -> Result<()> {
+    async fn round(&self, course: &mut Course, first: Option<SourcePage>) -> Result<()> {
         let since = course.position.clone();
         let next = match first {
             Some(page) => Next::Page(since, page),
@@ -276,7 +278,7 @@ impl Run {
     }
 
     /// The target has everything up to the end of a page. Writes a checkpoint when it is time.
-    async fn reached(&self, course: &mut Course, page: ChangesPage) -> Result<()> {
+    async fn reached(&self, course: &mut Course, page: SourcePage) -> Result<()> {
         course.any |= !page.rows.is_empty();
         course.position = page.last_seq.clone();
         self.track.step(|progress| progress.through_seq = Some(page.last_seq));
@@ -287,13 +289,13 @@ impl Run {
     }
 
     /// Pages in the order of the feed, each when its documents are on the target. Some are worked on at once.
-    fn pages(&self, next: Next) -> Pin<Box<dyn Stream<Item = Result<ChangesPage>> + Send + '_>> {
+    fn pages(&self, next: Next) -> Pin<Box<dyn Stream<Item = Result<SourcePage>> + Send + '_>> {
         let pages = stream::try_unfold(next, |next| self.read(next));
         Box::pin(pages.map_ok(|page| self.copied(page)).try_buffered(self.tuning.workers))
     }
 
     /// A page whose documents are on the target.
-    fn copied(&self, page: ChangesPage) -> BoxFuture<'_, Result<ChangesPage>> {
+    fn copied(&self, page: SourcePage) -> BoxFuture<'_, Result<SourcePage>> {
         Box::pin(async move {
             self.copy_page(&page.rows).await?;
             Ok(page)
@@ -302,11 +304,11 @@ impl Run {
 
     /// One page, and what to read after it: what the source had when the round began, and no more than as much again,
     /// which may stand before it.
-    fn read(&self, next: Next) -> BoxFuture<'_, Result<Option<(ChangesPage, Next)>>> {
+    fn read(&self, next: Next) -> BoxFuture<'_, Result<Option<(SourcePage, Next)>>> {
         Box::pin(self.read_page(next))
     }
 
-    async fn read_page(&self, next: Next) -> Result<Option<(ChangesPage, Next)>> {
+    async fn read_page(&self, next: Next) -> Result<Option<(SourcePage, Next)>> {
         let (since, page, left) = match next {
             Next::End => return Ok(None),
             Next::Page(since, page) => (since, page, None),

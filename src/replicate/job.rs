@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::engine::Run;
 use super::error::{ReplicateError, Result};
 use super::progress::{Progress, Track};
-use super::scheduler::{Asked, Ending, Scheduler};
+use super::scheduler::{AwaitedSlot, Ending, Scheduler};
 use crate::config::Config;
 use crate::document::json::{Object, Value};
 use crate::limits;
@@ -185,7 +185,7 @@ pub(super) async fn work(
     job: &Job,
     run: &Run,
     scheduler: &Arc<Scheduler>,
-    first: Asked,
+    first: AwaitedSlot,
     config: &Config,
 ) -> Result<Object> {
     let event = |kind, reason| job.add_event(config, kind, run.env.wall(), reason);

@@ -23,7 +23,7 @@ use super::peer::{Peer, Source};
 use super::progress::Track;
 use super::remote::RemotePeer;
 use super::request::{Endpoint, Order, Replication};
-use super::scheduler::{Asked, Scheduler};
+use super::scheduler::{AwaitedSlot, Scheduler};
 use super::trust;
 use super::tuning::check_protocols;
 use crate::auth::UserCtx;
@@ -296,7 +296,7 @@ impl Replicator {
 }
 
 /// Runs a job to its end or until it is cancelled.
-async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Box<Run>, first: Asked) {
+async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Box<Run>, first: AwaitedSlot) {
     let mut cancelled = job.cancel.subscribe();
     let outcome = tokio::select! {
         biased;

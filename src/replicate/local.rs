@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::error::{ReplicateError, Result};
 use super::peer::{
-    Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
+    Body, ChangedDoc, ChangesAsk, Doc, Fetched, Lack, Refusal, Sent, Source, SourcePage, Stored, Want, text_of,
 };
 use super::progress::Track;
-use super::request::{DESIGN_FILTER, Filter, VIEW_FILTER};
+use super::request::{DESIGN_FILTER, ReplicationFilter, VIEW_FILTER};
 use crate::auth::UserCtx;
 use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
@@ -111,7 +111,7 @@ impl LocalPeer {
     }
 
     /// See [`Peer::changes`].
-    pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    pub async fn changes(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         let since = match &ask.since {
             Value::String(text) => Since::parse(text)?,
             Value::Int(0) => Since::Beginning,
@@ -160,7 +160,7 @@ impl LocalPeer {
             }
         }
         let (read, pending) = (changes.read(), Some(changes.pending().await));
-        Ok(ChangesPage { rows, read, last_seq: Value::from(changes.last_seq()), pending })
+        Ok(SourcePage { rows, read, last_seq: Value::from(changes.last_seq()), pending })
     }
 
     /// See [`Peer::revs_diff`].
@@ -181,21 +181,21 @@ impl LocalPeer {
         Ok(found.into_iter().map(lack).collect())
     }
 
-    async fn filter(&self, database: &Arc<Database>, filter: &Filter) -> Result<ChangesFilter> {
+    async fn filter(&self, database: &Arc<Database>, filter: &ReplicationFilter) -> Result<ChangesFilter> {
         Ok(match filter {
-            Filter::None => ChangesFilter::None,
-            Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
-            Filter::Selector(selector) => {
+            ReplicationFilter::None => ChangesFilter::None,
+            ReplicationFilter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
+            ReplicationFilter::Selector(selector) => {
                 let refused =
                     |error: crate::document::selector::SelectorError| ReplicateError::BadRequest(error.reason);
                 let selector = Selector::parse(selector).map_err(refused)?;
                 database.feeds().selector_filter(&Arc::new(selector)).await
             }
-            Filter::Function { name, query } if name == VIEW_FILTER => {
+            ReplicationFilter::Function { name, query } if name == VIEW_FILTER => {
                 database.feeds().view_filter(query.get("view").and_then(Value::as_str).unwrap_or_default()).await?
             }
-            Filter::Function { name, .. } if name == DESIGN_FILTER => ChangesFilter::Design,
-            Filter::Function { name, query } => {
+            ReplicationFilter::Function { name, .. } if name == DESIGN_FILTER => ChangesFilter::Design,
+            ReplicationFilter::Function { name, query } => {
                 database.feeds().function_filter(name, self.request_of(database, query).into()).await?
             }
         })

@@ -13,7 +13,7 @@ use super::error::{ReplicateError, Result};
 use super::local::LocalPeer;
 use super::progress::Track;
 use super::remote::RemotePeer;
-use super::request::Filter;
+use super::request::ReplicationFilter;
 use crate::coordinator::AttachmentReader;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{RenderOptions, StoredRevision, render};
@@ -28,7 +28,7 @@ pub struct ChangesAsk {
     /// At most so many rows.
     pub limit: u64,
     /// Which ones.
-    pub filter: Filter,
+    pub filter: ReplicationFilter,
     /// Only winners, not all leaves.
     pub winners: bool,
     /// Wait for the first one.
@@ -47,9 +47,9 @@ pub struct ChangedDoc {
     pub revs: Vec<String>,
 }
 
-/// A piece of a changes feed.
+/// A page of the changes feed of a source.
 #[derive(Clone, Debug)]
-pub struct ChangesPage {
+pub struct SourcePage {
     /// Changed documents, oldest first.
     pub rows: Vec<ChangedDoc>,
     /// Changes that were read for it, as far as is known: those that a filter left out count, too.
@@ -369,7 +369,7 @@ impl Peer {
     }
 
     /// A page of its changes.
-    pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    pub async fn changes(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         match self {
             Peer::Local(peer) => Box::pin(peer.changes(ask)).await,
             Peer::Remote(peer) => Box::pin(peer.changes(ask)).await,

@@ -12,9 +12,9 @@ use super::error::{ReplicateError, Result};
 use super::large::{LargeAnswers, Turn};
 use super::multipart;
 use super::peer::{
-    Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
+    Body, ChangedDoc, ChangesAsk, Doc, Fetched, Lack, Refusal, Sent, Source, SourcePage, Stored, Want, text_of,
 };
-use super::request::{Filter, RemoteEndpoint};
+use super::request::{RemoteEndpoint, ReplicationFilter};
 use crate::document::json::{self, Object, Value};
 use crate::limits;
 use crate::wire::client::{Answer, Call, Client, ClientError};
@@ -162,7 +162,7 @@ impl RemotePeer {
     }
 
     /// See [`Peer::changes`].
-    pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    pub async fn changes(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         loop {
             let begun = self.env.now();
             let page = match ask.time_limit.filter(|_| ask.wait) {
@@ -182,11 +182,11 @@ impl RemotePeer {
     }
 
     /// One answer of the feed. Boxed: it is asked for in several ways, each of which would hold its own.
-    fn page<'a>(&'a self, ask: &'a ChangesAsk) -> BoxFuture<'a, Result<ChangesPage>> {
+    fn page<'a>(&'a self, ask: &'a ChangesAsk) -> BoxFuture<'a, Result<SourcePage>> {
         Box::pin(self.read_page(ask))
     }
 
-    async fn read_page(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    async fn read_page(&self, ask: &ChangesAsk) -> Result<SourcePage> {
         let since = match &ask.since {
             Value::String(text) => encode(text),
             other => encode(&String::from_utf8_lossy(&other.to_vec())),
@@ -203,17 +203,17 @@ impl RemotePeer {
         }
         let mut body = None;
         match &ask.filter {
-            Filter::None => {}
-            Filter::Selector(_) if mutated(Mutation::SelectorForgotten) => {}
-            Filter::DocIds(ids) => {
+            ReplicationFilter::None => {}
+            ReplicationFilter::Selector(_) if mutated(Mutation::SelectorForgotten) => {}
+            ReplicationFilter::DocIds(ids) => {
                 below.push_str("&filter=_doc_ids");
                 body = Some(("doc_ids", Value::Array(ids.iter().map(|id| Value::from(id.as_str())).collect())));
             }
-            Filter::Selector(selector) => {
+            ReplicationFilter::Selector(selector) => {
                 below.push_str("&filter=_selector");
                 body = Some(("selector", selector.clone()));
             }
-            Filter::Function { name, query } => {
+            ReplicationFilter::Function { name, query } => {
                 below.push_str(&format!("&filter={}", encode(name)));
                 for (name, value) in query.iter() {
                     below.push_str(&format!("&{}={}", encode(name), encode(&text_of(value))));
@@ -224,7 +224,7 @@ impl RemotePeer {
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let call = self.request(method.clone(), &below, body.map(|body| body.to_vec().into()));
         let Whole { status, value: answer, turn, .. } = self.whole(&self.feed, &call).await?;
-        if status == StatusCode::NOT_FOUND && matches!(ask.filter, Filter::Function { .. }) {
+        if status == StatusCode::NOT_FOUND && matches!(ask.filter, ReplicationFilter::Function { .. }) {
             // No server is waited for in a turn.
             drop(turn);
             // It is the filter that is not there, unless the database went away.
@@ -615,7 +615,7 @@ fn refused(id: &str, answer: &Value) -> Refusal {
     Refusal::new(id, error, reason)
 }
 
-fn page(answer: &Value) -> Option<ChangesPage> {
+fn page(answer: &Value) -> Option<SourcePage> {
     let answer = answer.as_object()?;
     let row = |row: &Value| {
         let row = row.as_object()?;
@@ -627,7 +627,7 @@ fn page(answer: &Value) -> Option<ChangesPage> {
     let rows = answer.get("results")?.as_array()?.iter().map(row).collect::<Option<Vec<ChangedDoc>>>()?;
     let pending = answer.get("pending").and_then(Value::as_u64);
     let read = rows.len() as u64;
-    Some(ChangesPage { rows, read, last_seq: answer.get("last_seq")?.clone(), pending })
+    Some(SourcePage { rows, read, last_seq: answer.get("last_seq")?.clone(), pending })
 }
 
 /// The document of an entry `{"ok": ..}`.

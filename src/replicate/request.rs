@@ -139,7 +139,7 @@ pub(super) const DESIGN_FILTER: &str = "_design";
 
 /// Which changes are copied.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Filter {
+pub enum ReplicationFilter {
     /// All.
     None,
     /// Those of these documents; sorted, each once.
@@ -167,7 +167,7 @@ pub struct Replication {
     /// Go on when all is copied.
     pub continuous: bool,
     /// Which changes.
-    pub filter: Filter,
+    pub filter: ReplicationFilter,
     /// Begin after this sequence of the source.
     pub since: Option<Value>,
     /// Leave losing leaves behind.
@@ -237,18 +237,18 @@ impl Replication {
     /// not yet copied.
     pub fn checkpoint_id(&self, cluster_uuid: &str, code: Option<&str>) -> String {
         let filter = match &self.filter {
-            Filter::None => Value::Null,
-            Filter::DocIds(ids) => Value::Array(ids.iter().map(|id| Value::from(id.as_str())).collect()),
-            Filter::Selector(selector) => selector.clone(),
-            Filter::Function { name, query } => {
+            ReplicationFilter::None => Value::Null,
+            ReplicationFilter::DocIds(ids) => Value::Array(ids.iter().map(|id| Value::from(id.as_str())).collect()),
+            ReplicationFilter::Selector(selector) => selector.clone(),
+            ReplicationFilter::Function { name, query } => {
                 Value::Array(vec![Value::from(name.as_str()), Value::Object(query.clone())])
             }
         };
         let kind = match self.filter {
-            Filter::None => "all",
-            Filter::DocIds(_) => "doc_ids",
-            Filter::Selector(_) => "selector",
-            Filter::Function { .. } => "filter",
+            ReplicationFilter::None => "all",
+            ReplicationFilter::DocIds(_) => "doc_ids",
+            ReplicationFilter::Selector(_) => "selector",
+            ReplicationFilter::Function { .. } => "filter",
         };
         let mut parts = vec![
             Value::from(cluster_uuid),
@@ -353,25 +353,25 @@ fn create_parameters(body: &Object) -> Result<Vec<(String, String)>> {
     Ok(given.into_iter().flat_map(Object::iter).map(|(name, value)| (name.to_owned(), text(value))).collect())
 }
 
-fn filter(body: &Object) -> Result<Filter> {
+fn filter(body: &Object) -> Result<ReplicationFilter> {
     let ids = optional(body, "doc_ids", "an array", Value::as_array)?;
     let selector = optional(body, "selector", "a JSON object", |v| v.as_object().map(|_| v))?;
     let name = optional(body, "filter", "a string", Value::as_str)?;
     let query = optional(body, "query_params", "an object", Value::as_object)?;
     match (ids, selector, name) {
-        (None, None, None) => Ok(Filter::None),
+        (None, None, None) => Ok(ReplicationFilter::None),
         (Some(ids), None, None) => {
             let one = |id: &Value| id.as_str().map(decode_id).ok_or_else(|| wrong("doc_ids", "an array of strings"));
             let mut ids = ids.iter().map(one).collect::<Result<Vec<String>>>()?;
             ids.sort();
             ids.dedup();
-            Ok(Filter::DocIds(ids))
+            Ok(ReplicationFilter::DocIds(ids))
         }
-        (None, Some(selector), None) => Ok(Filter::Selector(selector.clone())),
+        (None, Some(selector), None) => Ok(ReplicationFilter::Selector(selector.clone())),
         (None, None, Some(name)) => {
             let query = query.cloned().unwrap_or_default();
             check_filter_name(name, &query)?;
-            Ok(Filter::Function { name: name.to_owned(), query })
+            Ok(ReplicationFilter::Function { name: name.to_owned(), query })
         }
         _ => Err(exclusive()),
     }
@@ -454,12 +454,12 @@ mod tests {
         let with = |more: &str| refused(&format!(r#"{{"source":"a","target":"b",{more}}}"#));
         assert_eq!(with(r#""selector":null"#), bad("parameter `selector` must be a JSON object"));
         assert_eq!(with(r#""query_params":null"#), bad("parameter `query_params` must be an object"));
-        assert_eq!(started(r#"{"source":"a","target":"b","doc_ids":null}"#).filter, Filter::None);
+        assert_eq!(started(r#"{"source":"a","target":"b","doc_ids":null}"#).filter, ReplicationFilter::None);
         // Documents that were taken before such options were refused go on to run.
         let stored = body(r#"{"source":"a","target":"b","continuous":null,"selector":null}"#);
         assert_eq!(
             Replication::parse(&stored).map(|stored| (stored.continuous, stored.filter)),
-            Ok((false, Filter::None))
+            Ok((false, ReplicationFilter::None))
         );
     }
 
@@ -501,7 +501,7 @@ mod tests {
     fn ids_are_decoded_and_sorted() {
         let found = started(r#"{"source":"a","target":"b","doc_ids":["ü/1","a+b","a%2Bb","a b"]}"#);
         let expected = ["a b", "a+b", "ü/1"].map(str::to_owned).to_vec();
-        assert_eq!(found.filter, Filter::DocIds(expected));
+        assert_eq!(found.filter, ReplicationFilter::DocIds(expected));
     }
 
     #[test]

@@ -48,11 +48,11 @@ pub struct Slot {
     end: oneshot::Receiver<Ending>,
 }
 
-/// A turn that was asked for.
-pub struct Asked(oneshot::Receiver<Slot>);
+/// A slot that was asked for.
+pub struct AwaitedSlot(oneshot::Receiver<Slot>);
 
-impl Asked {
-    /// The turn, once there is one.
+impl AwaitedSlot {
+    /// The slot, once there is one.
     pub async fn slot(self) -> Slot {
         // Invariant: a sender that waits is only dropped with the one it waits for.
         self.0.await.expect("a turn")
@@ -84,11 +84,11 @@ impl Scheduler {
     }
 
     /// Asks for a slot for the job of this number; its place in the order is that of now.
-    pub fn ask(self: &Arc<Self>, number: u64) -> Asked {
+    pub fn ask(self: &Arc<Self>, number: u64) -> AwaitedSlot {
         let (give, given) = oneshot::channel();
         self.lock().waiting.push_back((number, give));
         self.admit();
-        Asked(given)
+        AwaitedSlot(given)
     }
 
     fn most(&self) -> u64 {

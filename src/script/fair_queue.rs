@@ -20,7 +20,7 @@ use crate::world::{Env, Instant};
 
 /// Who calls a function, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct FunctionCaller {
     /// The database, as a hash.
     pub database: u64,
     /// The user within it, as a hash.
@@ -44,7 +44,7 @@ struct State {
     /// Workers that not everybody may take.
     kept: usize,
     /// In the order in which they came.
-    waiting: Vec<(Caller, oneshot::Sender<Turn>)>,
+    waiting: Vec<(FunctionCaller, oneshot::Sender<Turn>)>,
     shares: BTreeMap<u64, Share>,
     /// Programs that were stopped for time, and until when that counts.
     slow: BTreeMap<[u8; 32], Instant>,
@@ -72,7 +72,7 @@ impl Share {
 /// The right to use one worker, until it is dropped.
 pub(super) struct Turn {
     queue: Arc<FairQueue>,
-    caller: Caller,
+    caller: FunctionCaller,
     began: Instant,
     /// Whether a function was stopped for time.
     pub was_stopped: bool,
@@ -109,7 +109,7 @@ impl FairQueue {
     ///
     /// # Errors
     /// [`ScriptError::Busy`] when too many calls wait, of this database or of all.
-    pub async fn turn(self: &Arc<Self>, caller: Caller) -> Result<Turn, ScriptError> {
+    pub async fn turn(self: &Arc<Self>, caller: FunctionCaller) -> Result<Turn, ScriptError> {
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.state();
@@ -145,7 +145,7 @@ impl FairQueue {
         }
     }
 
-    fn end(self: &Arc<Self>, caller: Caller, began: Instant, was_stopped: bool) {
+    fn end(self: &Arc<Self>, caller: FunctionCaller, began: Instant, was_stopped: bool) {
         let now = self.env.now();
         {
             let mut state = self.state();
@@ -193,14 +193,14 @@ impl State {
         }
     }
 
-    fn begin(&mut self, caller: Caller) {
+    fn begin(&mut self, caller: FunctionCaller) {
         self.free -= 1;
         let share = self.shares.entry(caller.database).or_default();
         share.running += 1;
         *share.users.entry(caller.user).or_default() += 1;
     }
 
-    fn end(&mut self, caller: Caller, began: Instant, now: Instant) {
+    fn end(&mut self, caller: FunctionCaller, began: Instant, now: Instant) {
         self.free += 1;
         let Some(share) = self.shares.get_mut(&caller.database) else { return };
         share.used = share.used_at(now) + now.since(began);
@@ -218,20 +218,20 @@ impl State {
 mod tests {
     use super::*;
 
-    fn caller(database: u64, user: u64, is_validation: bool) -> Caller {
-        Caller { database, user, program: [database as u8; 32], is_validation }
+    fn caller(database: u64, user: u64, is_validation: bool) -> FunctionCaller {
+        FunctionCaller { database, user, program: [database as u8; 32], is_validation }
     }
 
     fn at(seconds: u64) -> Instant {
         Instant(Duration::from_secs(seconds))
     }
 
-    fn wait(state: &mut State, caller: Caller) {
+    fn wait(state: &mut State, caller: FunctionCaller) {
         state.waiting.push((caller, oneshot::channel().0));
     }
 
     /// Starts all that may run; answers them in order.
-    fn start(state: &mut State, now: Instant) -> Vec<Caller> {
+    fn start(state: &mut State, now: Instant) -> Vec<FunctionCaller> {
         let mut started = Vec::new();
         while let Some(at) = state.next(now) {
             let (caller, _) = state.waiting.remove(at);

@@ -36,7 +36,7 @@ use crate::world::{Env, Pool};
 
 pub use design::DesignError;
 use engine::{Engine, Place};
-use fair_queue::Caller;
+use fair_queue::FunctionCaller;
 pub use isolated::{COMMAND, serve_calls};
 pub use program::Program;
 pub use render::Rendering;
@@ -144,7 +144,7 @@ impl Scripts {
     async fn each<D, T>(
         &self,
         workers: &Arc<Workers>,
-        (program, caller): (&Program, Caller),
+        (program, caller): (&Program, FunctionCaller),
         docs: Vec<D>,
         work: impl Fn(&mut Engine, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
     ) -> Result<Vec<Result<T, ScriptError>>, ScriptError>
@@ -373,7 +373,7 @@ impl Scripts {
         };
         // No program has this key: the runtime is used once.
         let program = *blake3::hash(owner.as_bytes()).as_bytes();
-        let caller = Caller { database: program::short_hash(owner), user: 0, program, is_validation: true };
+        let caller = FunctionCaller { database: program::short_hash(owner), user: 0, program, is_validation: true };
         self.0.workers.run(caller, patience, job).await?
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::fair_queue::Caller;
+use super::fair_queue::FunctionCaller;
 use super::{ScriptError, reader};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -80,8 +80,8 @@ impl Program {
     }
 
     /// Who calls it.
-    pub(super) fn caller(&self, is_validation: bool) -> Caller {
-        Caller { database: self.0.owner, user: self.1, program: self.0.key, is_validation }
+    pub(super) fn caller(&self, is_validation: bool) -> FunctionCaller {
+        FunctionCaller { database: self.0.owner, user: self.1, program: self.0.key, is_validation }
     }
 
     /// The design document's id.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::engine::{Engine, Place};
-use super::fair_queue::{Caller, FairQueue, Turn};
+use super::fair_queue::{FairQueue, FunctionCaller, Turn};
 use super::{Program, ScriptError};
 use crate::limits;
 use crate::world::{Env, Pool, Worker};
@@ -191,7 +191,7 @@ impl Workers {
         }
     }
 
-    async fn lease(self: &Arc<Self>, caller: Caller) -> Result<Lease, ScriptError> {
+    async fn lease(self: &Arc<Self>, caller: FunctionCaller) -> Result<Lease, ScriptError> {
         let key = caller.program;
         let turn = self.queue.turn(caller).await?;
         self.check_stuck(key)?;
@@ -221,7 +221,7 @@ impl Workers {
     /// [`ScriptError::Busy`] when too many calls wait, or too many threads were abandoned.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
-        caller: Caller,
+        caller: FunctionCaller,
         period: Duration,
         work: impl FnOnce(&Env, &mut StoreFiles, &Pulse) -> T + Send + 'static,
     ) -> Result<T, ScriptError> {

@@ -9,12 +9,17 @@ use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{Header, SeqRecord};
 use super::sequence;
-use super::{ChangeRow, ChangesPage, ShardError, ShardId, ShardReplica, Summary};
+use super::{ShardChange, ShardChangesPage, ShardError, ShardId, ShardReplica, Summary};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
 impl ShardReplica {
     /// Changes behind `since`, ascending; or descending those before it (start with `u64::MAX`).
-    pub async fn changes(&self, since: u64, direction: Direction, limit: usize) -> Result<ChangesPage, ShardError> {
+    pub async fn changes(
+        &self,
+        since: u64,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<ShardChangesPage, ShardError> {
         let shard = self.0.shard;
         let mut range = match direction {
             Direction::Forward => keys::numbers(shard, Kind::Sequence, since.saturating_add(1), u64::MAX),
@@ -22,11 +27,11 @@ impl ShardReplica {
         };
         let mut rows = Vec::new();
         loop {
-            let (left, last) = (limit - rows.len(), rows.last().map_or(since, |row: &ChangeRow| row.seq));
+            let (left, last) = (limit - rows.len(), rows.last().map_or(since, |row: &ShardChange| row.seq));
             let step = self.read(move |view, shard| step(view, shard, range, direction, left, last)).await?;
             rows.extend(step.rows);
             match (step.rest, step.end) {
-                (_, Some((pending_after, last_seq))) => return Ok(ChangesPage { rows, pending_after, last_seq }),
+                (_, Some((pending_after, last_seq))) => return Ok(ShardChangesPage { rows, pending_after, last_seq }),
                 (Some(rest), None) => range = rest,
                 // Invariant: a step without rest has read everything, which is an end.
                 (None, None) => unreachable!("a step of changes ended without saying so"),
@@ -48,16 +53,16 @@ impl ShardReplica {
 }
 
 /// The change with the sequence `seq`; `None` where its document changed again, or was purged.
-pub fn change_at(view: &dyn View, shard: ShardId, seq: u64) -> Result<Option<ChangeRow>, StorageError> {
+pub fn change_at(view: &dyn View, shard: ShardId, seq: u64) -> Result<Option<ShardChange>, StorageError> {
     let row = |bytes: Vec<u8>| {
         let SeqRecord { id, leaves } = SeqRecord::decode(&bytes)?;
-        Ok(ChangeRow { seq, id, leaves })
+        Ok(ShardChange { seq, id, leaves })
     };
     view.get(&keys::number_key(shard, Kind::Sequence, seq))?.map(row).transpose()
 }
 
 struct Step {
-    rows: Vec<ChangeRow>,
+    rows: Vec<ShardChange>,
     rest: Option<KeyRange>,
     /// `pending_after` and `last_seq`, once the page is complete.
     end: Option<(u64, u64)>,
@@ -76,7 +81,7 @@ fn step(
         0 => Some(range),
         _ => bounded_scan(view, range, direction, |key, value| {
             let SeqRecord { id, leaves } = SeqRecord::decode(value)?;
-            rows.push(ChangeRow { seq: keys::number_of(key)?, id, leaves });
+            rows.push(ShardChange { seq: keys::number_of(key)?, id, leaves });
             Ok(if rows.len() == left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?,
     };

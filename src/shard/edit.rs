@@ -152,7 +152,7 @@ fn apply(
             let before = transaction.header.last_body;
             let merged = merge(transaction, &edit, path, loaded, planted)?;
             if matches!(basis, Basis::Purges { is_early: true, .. }) && transaction.header.last_body > before {
-                tombstone_collection::note_taken_in(transaction)?;
+                tombstone_collection::note_applied_early(transaction)?;
             }
             Ok(merged)
         }

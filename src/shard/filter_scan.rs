@@ -31,7 +31,7 @@ const FIRST_GROUP: usize = 32;
 
 /// What a scan looks for.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub struct FilterScan {
     /// Least id.
     pub start: Bound<DocId>,
     /// Greatest id.
@@ -89,7 +89,7 @@ impl FilterPage {
 
 impl ShardReplica {
     /// The next matches: as many as one step finds, perhaps none though the scan is not over.
-    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+    pub async fn filter_scan(&self, filter_scan: FilterScan) -> Result<FilterPage, ShardError> {
         self.read(move |view, shard| step(view, shard, &filter_scan)).await
     }
 }
@@ -102,7 +102,7 @@ struct Entry {
     matched: Option<StoredRevision>,
 }
 
-fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterPage, StorageError> {
+fn step(view: &dyn View, shard: ShardId, filter_scan: &FilterScan) -> Result<FilterPage, StorageError> {
     let mut page = FilterPage::default();
     // With a long selector the documents of a step are fewer: others wait for its end.
     let docs_max = (limits::FILTER_SCAN_COST / filter_scan.selector.terms()).clamp(1, limits::FILTER_SCAN_DOCS);
@@ -163,7 +163,7 @@ fn heads(
 fn matcher(
     view: &dyn View,
     shard: ShardId,
-    filter_scan: &Filter,
+    filter_scan: &FilterScan,
     entries: &mut [Entry],
 ) -> Result<usize, StorageError> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
@@ -205,7 +205,7 @@ fn matcher(
 }
 
 /// Matches an entry by its body record; false when the record is another's.
-fn take(filter_scan: &Filter, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool, StorageError> {
+fn take(filter_scan: &FilterScan, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool, StorageError> {
     if keys::number_of(key)? != entry.head.body {
         return Ok(false);
     }
@@ -223,7 +223,12 @@ fn stored(entry: &Entry, attachments: Vec<Attachment>, body: Bytes) -> StoredRev
 }
 
 /// Whether the selector matches the text of an entry's body.
-fn matches(filter_scan: &Filter, entry: &Entry, attachments: &[Attachment], text: &[u8]) -> Result<bool, StorageError> {
+fn matches(
+    filter_scan: &FilterScan,
+    entry: &Entry,
+    attachments: &[Attachment],
+    text: &[u8],
+) -> Result<bool, StorageError> {
     let (rev, deleted) = &entry.head.leaves[0];
     let (id, deleted) = (entry.id.as_str(), *deleted);
     let conflicts = live_conflicts(&entry.head.leaves, filter_scan.conflicts);

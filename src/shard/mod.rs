@@ -62,7 +62,7 @@ pub use collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 pub use cut::{Cut, cut};
 pub use decide::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use fetch::{FetchedPart, Wants, wanted};
-pub use filter_scan::{Filter, FilterPage, Matched};
+pub use filter_scan::{FilterPage, FilterScan, Matched};
 pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
@@ -72,10 +72,10 @@ pub use recovery::Salvage;
 pub use replica::{Admits, OnChange, Owner, ShardReplica, VIEW_KIND};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
-pub use sums::{DocumentDigest, Part};
+pub use sums::{DocumentDigest, IdRangeSummary};
 pub use sync::SyncState;
 pub use time_seq::{TimeSeq, Times};
-pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
+pub use tombstone_collection::{AppliedEarly, Collected, CollectionLogState, ProposalOutcome, Tombstone};
 
 /// The number of a replica on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -311,11 +311,11 @@ impl ListRow {
     }
 }
 
-/// A page of the changes feed.
+/// A page of the changes of a shard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ChangesPage {
+pub struct ShardChangesPage {
     /// The rows in sequence order (descending: reversed). Fewer than asked for: there were no more.
-    pub rows: Vec<ChangeRow>,
+    pub rows: Vec<ShardChange>,
     /// How many changes lie behind the last row in reading direction.
     pub pending_after: u64,
     /// Where to go on: the sequence of the last row; with all rows read and ascending order, the shard's last sequence.
@@ -324,7 +324,7 @@ pub struct ChangesPage {
 
 /// The last change of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangeRow {
+pub struct ShardChange {
     /// Sequence within the shard.
     pub seq: u64,
     /// The document.

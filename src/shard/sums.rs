@@ -20,14 +20,14 @@ use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
-/// A part of a range of ids.
+/// A range of ids with the summary of its documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct IdRangeSummary {
     /// Least id.
     pub start: Bound<DocId>,
     /// Greatest id.
     pub end: Bound<DocId>,
-    /// Of its documents.
+    /// The summary of its documents.
     pub summary: Summary,
 }
 
@@ -95,7 +95,7 @@ impl<'v> Sums<'v> {
         self.levels.select(self.view, place, weight)?.map(|id| doc_id(&id)).transpose()
     }
 
-    fn split(&self, start: Bound<DocId>, end: Bound<DocId>, parts: usize) -> Result<Vec<Part>, StorageError> {
+    fn split(&self, start: Bound<DocId>, end: Bound<DocId>, parts: usize) -> Result<Vec<IdRangeSummary>, StorageError> {
         let ids = ids_of(&start, &end);
         let first = self.before(Some(&ids.0))?;
         let documents = self.over(&ids)?.documents();
@@ -106,11 +106,11 @@ impl<'v> Sums<'v> {
             let Some(cut) = self.select(place, Summary::documents)? else { break };
             let upto = self.before(Some(cut.as_str().as_bytes()))?;
             let end = Bound::Excluded(cut.clone());
-            out.push(Part { start: from, end, summary: upto.minus(sum) });
+            out.push(IdRangeSummary { start: from, end, summary: upto.minus(sum) });
             (from, sum) = (Bound::Included(cut), upto);
         }
         let last = if documents == 0 { sum } else { self.before(ids.1.as_deref())? };
-        out.push(Part { start: from, end, summary: last.minus(sum) });
+        out.push(IdRangeSummary { start: from, end, summary: last.minus(sum) });
         Ok(out)
     }
 }
@@ -171,7 +171,12 @@ impl ShardReplica {
 
     /// Cuts a range into at most `parts` (and at most [`limits::SUMMARY_PARTS_MAX`]) of about as many documents each,
     /// tombstones counted. The parts cover the range without a gap, in order.
-    pub async fn split(&self, start: Bound<DocId>, end: Bound<DocId>, parts: usize) -> Result<Vec<Part>, ShardError> {
+    pub async fn split(
+        &self,
+        start: Bound<DocId>,
+        end: Bound<DocId>,
+        parts: usize,
+    ) -> Result<Vec<IdRangeSummary>, ShardError> {
         self.read(move |view, shard| Sums::new(view, shard)?.split(start, end, parts)).await
     }
 

@@ -33,7 +33,7 @@ pub type Tombstone = (DocId, Revision);
 
 /// What a replica tells of its collection log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct CollectionLogState {
     /// The rounds that it has done.
     pub done: Horizon,
     /// Those, and the rounds that it has written down.
@@ -51,7 +51,7 @@ pub struct Collected {
 
 /// What became of a proposal at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WrittenDown {
+pub enum ProposalOutcome {
     /// It is written down.
     Done,
     /// Some tombstone is not old enough here: who reads this replica may not have seen it yet.
@@ -65,7 +65,7 @@ const NAME: &[u8] = b"horizon";
 /// The value that holds what is told of it: asked for with every call between replicas that collected something.
 const TOLD: &[u8] = b"horizon told";
 /// The value that tells what was applied from other replicas before all of them were met.
-const TAKEN_IN: &[u8] = b"taken in early";
+const APPLIED_EARLY: &[u8] = b"taken in early";
 
 /// What is stored of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -119,14 +119,14 @@ impl Stored {
         view.put(keys::key(shard, Kind::Meta, TOLD), encode(&self.told()));
     }
 
-    fn told(&self) -> Told {
-        Told { done: self.collection_log.horizon.clone(), promised: self.collection_log.promised() }
+    fn told(&self) -> CollectionLogState {
+        CollectionLogState { done: self.collection_log.horizon.clone(), promised: self.collection_log.promised() }
     }
 }
 
 impl ShardReplica {
     /// What the replica has done and written down.
-    pub async fn told(&self) -> Result<Told, ShardError> {
+    pub async fn told(&self) -> Result<CollectionLogState, ShardError> {
         let stored = |view: &dyn View, shard| view.get(&keys::key(shard, Kind::Meta, TOLD));
         let stored = self.read(stored).await?;
         Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
@@ -139,25 +139,30 @@ impl ShardReplica {
     }
 
     /// What would become of a proposal of these tombstones, as far as what is known of them here tells.
-    pub async fn expects(&self, tombstones: &[Tombstone], aged: u64) -> Result<WrittenDown, ShardError> {
+    pub async fn expects(&self, tombstones: &[Tombstone], aged: u64) -> Result<ProposalOutcome, ShardError> {
         for page in tombstones.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
             for ((_, rev), fetched) in page.iter().zip(self.fetch(wants).await?) {
                 match fetched {
                     Some(fetched) if fetched.tree.get(rev).is_some() && fetched.local_seq <= aged => {}
-                    Some(fetched) if fetched.tree.get(rev).is_some() => return Ok(WrittenDown::NotOldEnough),
-                    _ => return Ok(WrittenDown::Refused),
+                    Some(fetched) if fetched.tree.get(rev).is_some() => return Ok(ProposalOutcome::NotOldEnough),
+                    _ => return Ok(ProposalOutcome::Refused),
                 }
             }
         }
-        Ok(WrittenDown::Done)
+        Ok(ProposalOutcome::Done)
     }
 
     /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
-    pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>, aged: u64) -> Result<WrittenDown, ShardError> {
+    pub async fn propose(
+        &self,
+        by: &str,
+        proposal: Proposal<Tombstone>,
+        aged: u64,
+    ) -> Result<ProposalOutcome, ShardError> {
         // Before it is written down: what is known here stays so, unless it is collected or purged.
         let expected = self.expects(&proposal.tombstones, aged).await?;
-        if expected != WrittenDown::Done {
+        if expected != ProposalOutcome::Done {
             return Ok(expected);
         }
         self.0.storage.refuse_older().await?;
@@ -167,12 +172,12 @@ impl ShardReplica {
             let proposal =
                 Proposal { body: transaction.header.last_body, ..Proposal::new(proposal.round, proposal.tombstones) };
             if !kept.collection_log.propose(&by, proposal) {
-                return Ok(WrittenDown::Refused);
+                return Ok(ProposalOutcome::Refused);
             }
             kept.write(transaction.view, transaction.shard);
             // From here on replicas tell each other what they have collected before they read each other.
             transaction.header.rounds = transaction.header.rounds.max(1);
-            Ok(WrittenDown::Done)
+            Ok(ProposalOutcome::Done)
         })
         .await
     }
@@ -383,7 +388,7 @@ fn collect_some(
 ) -> Result<(), StorageError> {
     let Some((by, proposal)) = kept.collection_log.ready(done, others) else { return Ok(()) };
     let (round, body) = (proposal.round, proposal.body);
-    let left = proposal.tombstones.len().saturating_sub(limits::FORGET_STEP);
+    let left = proposal.tombstones.len().saturating_sub(limits::COLLECTION_STEP);
     let tombstones = proposal.tombstones.split_off(left);
     let number = transaction.header.rounds + 1;
     let mut ids = Vec::new();
@@ -448,7 +453,7 @@ pub(super) fn marker_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result
 
 /// What a replica applied from others before it had met all of them: it is as old as what they had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenIn {
+pub struct AppliedEarly {
     /// First and last numbers of bodies.
     bodies: Vec<(u64, u64)>,
     /// First and last sequences of the same.
@@ -457,7 +462,7 @@ pub struct TakenIn {
     inherited: Vec<(u64, u64)>,
 }
 
-impl TakenIn {
+impl AppliedEarly {
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.bodies.is_empty() && self.inherited.is_empty()
@@ -469,13 +474,13 @@ impl TakenIn {
         within(&self.bodies, body) || within(&self.inherited, seq)
     }
 
-    fn read(view: &dyn View, shard: ShardId) -> Result<TakenIn, StorageError> {
-        let stored = view.get(&keys::key(shard, Kind::Meta, TAKEN_IN))?;
+    fn read(view: &dyn View, shard: ShardId) -> Result<AppliedEarly, StorageError> {
+        let stored = view.get(&keys::key(shard, Kind::Meta, APPLIED_EARLY))?;
         Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
     fn write(&self, view: &mut WriteView<'_>, shard: ShardId) {
-        view.put(keys::key(shard, Kind::Meta, TAKEN_IN), encode(self));
+        view.put(keys::key(shard, Kind::Meta, APPLIED_EARLY), encode(self));
     }
 }
 
@@ -486,7 +491,7 @@ fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
         Some((_, last)) if *last + 1 >= number => *last = number.max(*last),
         _ => list.push((number, number)),
     }
-    if list.len() > limits::TAKEN_IN_RANGES {
+    if list.len() > limits::APPLIED_EARLY_RANGES {
         let gap = |at: &usize| list[at + 1].0 - list[*at].1;
         // Invariant: it has more than one range.
         let at = (0..list.len() - 1).min_by_key(gap).expect("two ranges");
@@ -495,8 +500,8 @@ fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
 }
 
 /// Notes that what was stored last was applied from another replica.
-pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
-    let mut taken = TakenIn::read(transaction.view, transaction.shard)?;
+pub(super) fn note_applied_early(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
+    let mut taken = AppliedEarly::read(transaction.view, transaction.shard)?;
     extend(&mut taken.bodies, transaction.header.last_body);
     extend(&mut taken.seqs, transaction.header.update_seq);
     taken.write(transaction.view, transaction.shard);
@@ -505,8 +510,8 @@ pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(),
 
 impl ShardReplica {
     /// What was applied before all other replicas were met.
-    pub async fn taken_in(&self) -> Result<TakenIn, ShardError> {
-        self.read(TakenIn::read).await
+    pub async fn applied_early(&self) -> Result<AppliedEarly, ShardError> {
+        self.read(AppliedEarly::read).await
     }
 
     /// From now on notes what it applies from others, until it has met all of them.
@@ -530,10 +535,10 @@ impl ShardReplica {
         if !has_met_all || !self.0.is_early.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        if self.taken_in().await? == TakenIn::default() {
+        if self.applied_early().await? == AppliedEarly::default() {
             return Ok(());
         }
-        let key = keys::key(self.id(), Kind::Meta, TAKEN_IN);
+        let key = keys::key(self.id(), Kind::Meta, APPLIED_EARLY);
         self.write(move |view| {
             view.delete(key);
             Ok(())
@@ -563,10 +568,10 @@ pub(super) fn leave(
     to: ShardId,
     is_its: impl Fn(&DocId) -> bool,
 ) -> Result<(), StorageError> {
-    let TakenIn { seqs, inherited, .. } = TakenIn::read(view, from)?;
+    let AppliedEarly { seqs, inherited, .. } = AppliedEarly::read(view, from)?;
     if !seqs.is_empty() {
         let inherited = inherited.into_iter().chain(seqs).collect();
-        TakenIn { inherited, ..TakenIn::default() }.write(view, to);
+        AppliedEarly { inherited, ..AppliedEarly::default() }.write(view, to);
     }
     let rounds = Header::read(view, from)?.rounds;
     if rounds == 0 {

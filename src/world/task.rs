@@ -48,6 +48,11 @@ impl Task {
     pub fn phase(&self, phase: &'static str) {
         self.update(|task| task.phase = Some(phase));
     }
+
+    /// Reports what it does now, and how much is done.
+    pub fn step(&self, phase: &'static str, done: u64) {
+        self.update(|task| (task.phase, task.done) = (Some(phase), done));
+    }
 }
 
 impl fmt::Debug for Task {
@@ -78,6 +83,9 @@ mod tests {
             task.add(1);
             let seen = listed().remove(0);
             assert_eq!((seen.phase, seen.done, seen.progress()), (Some("read"), 2, Some(50)));
+            task.step("write", 3);
+            let seen = listed().remove(0);
+            assert_eq!((seen.phase, seen.done, seen.progress()), (Some("write"), 3, Some(75)));
             if fails { Err("the disk is gone") } else { Ok(()) }
         };
         assert!(work(false).is_ok() && listed().is_empty());

@@ -7,7 +7,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::{Ailment, Fault, FeedFilter, Op, Outcast, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::fault::{Fault, TimedFault};
+use super::op::{FeedFilter, Op, TimedOp};
+use super::types::{Ailment, Outcast, Plan, WORK_MS, WorldPlan};
 
 /// Makes the draws of a cluster's plan others than those of one node's.
 const CLUSTER: u64 = 0xc1u64 << 56;

@@ -10,8 +10,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
+use super::fault::{Fault, TimedFault};
+use super::op::TimedOp;
 use super::stage::{Drawn, fault};
-use super::{Fault, TimedFault, TimedOp, WorldPlan};
+use super::types::WorldPlan;
 
 /// Kinds of operations: those that write documents, shared and own ones, and those that read them.
 const OPS_OF_CLIENTS: [usize; 13] = [0, 2, 3, 4, 5, 7, 8, 10, 15, 16, 18, 19, 20];

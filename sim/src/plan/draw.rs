@@ -3,7 +3,9 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, FeedFilter, FeedMode, HOSTILE_WAYS, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::fault::{Fault, TimedFault};
+use super::op::{FeedFilter, FeedMode, HOSTILE_WAYS, Op, TimedOp};
+use super::types::{Plan, WORK_MS, WorldPlan};
 
 /// Kinds of operations that one server knows.
 pub(super) const KINDS: usize = 39;

@@ -8,8 +8,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
+use super::fault::Fault;
+use super::op::{Op, TimedOp};
 use super::stage::{Drawn, Timetable, fault, trouble};
-use super::{Fault, Op, TimedOp, WorldPlan};
+use super::types::WorldPlan;
 
 /// Documents of each client.
 const DOCUMENTS: u64 = 6;

@@ -9,8 +9,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
+use super::fault::Fault;
+use super::op::{Op, TimedOp};
 use super::stage::{Drawn, Timetable, fault, trouble};
-use super::{Fault, Op, TimedOp, WorldPlan};
+use super::types::WorldPlan;
 
 /// The age at which tombstones are forgotten. They are looked for as often.
 const AGE_MS: u32 = 5_000;

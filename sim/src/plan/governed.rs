@@ -6,8 +6,10 @@
 use rand::RngExt;
 
 use super::draw::pick;
+use super::fault::TimedFault;
+use super::op::{Op, TimedOp};
 use super::stage::{Drawn, Stage, after};
-use super::{Op, TimedFault, TimedOp, WorldPlan};
+use super::types::WorldPlan;
 
 /// One plan in so many has no faults.
 const QUIET_ONE_IN: u32 = 6;

@@ -4,8 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fault::{Fault, HOSTILE};
+use super::op::Op;
+use super::scene::Scene;
 use super::scene::some_of_each;
-use super::{Fault, HOSTILE, Op, Plan, Scene};
+use super::types::Plan;
 
 /// Plans of each sort that are drawn: each operation and fault is in some of so many.
 const DRAWN: u64 = 2_000;

@@ -10,8 +10,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
+use super::fault::Fault;
+use super::op::{Op, TimedOp};
 use super::stage::{Drawn, after, fault};
-use super::{Fault, Op, TimedOp, WorldPlan};
+use super::types::WorldPlan;
 
 /// When the first round begins: all nodes are in sync.
 const FIRST_MS: u64 = 4_000;

@@ -8,7 +8,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::{Aim, FILTERS, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS};
+use super::fault::{Aim, Fault, TimedFault};
+use super::op::{FILTERS, FeedMode, Op, TimedOp};
+use super::types::{Plan, WORK_MS};
 
 /// Draws of its own for faults of disks and processes.
 const FAULTED: u64 = 0xd1u64 << 56;

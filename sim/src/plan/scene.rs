@@ -9,11 +9,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
+use super::fault::{Aim, Fault, TimedFault};
+use super::op::{FeedMode, Op, TimedOp};
 use super::stage::{Drawn, Stage, after, fault};
-use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, expiring, forgotten,
-    purges, snapshots, two_clusters,
-};
+use super::types::{Ailment, Outcast, Plan, WorldPlan};
+use super::{disks, expiring, forgotten, purges, snapshots, two_clusters};
 
 /// Some plans of each scene, as many as show all that is in them.
 pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {

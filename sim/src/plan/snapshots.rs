@@ -8,8 +8,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
+use super::fault::{Aim, Fault, TimedFault};
+use super::op::{Op, TimedOp};
 use super::stage::Drawn;
-use super::{Aim, Fault, Op, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::types::{WORK_MS, WorldPlan};
 
 /// Kinds of operations of those who write: on shared documents but for local ones.
 const KINDS_OF_WRITERS: [usize; 8] = [0, 1, 2, 3, 4, 5, 7, 10];

@@ -3,7 +3,9 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Op, TimedFault, TimedOp, WorldPlan};
+use super::fault::{Fault, TimedFault};
+use super::op::{Op, TimedOp};
+use super::types::WorldPlan;
 
 /// A world, what its clients do, and what goes wrong.
 pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);

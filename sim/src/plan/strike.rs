@@ -10,7 +10,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, pick};
-use super::{Aim, Fault, Plan, TimedFault};
+use super::fault::{Aim, Fault, TimedFault};
+use super::types::Plan;
 
 /// Draws of their own, which all other draws go without.
 const AIMED: u64 = 0xa1u64 << 56;

@@ -8,8 +8,10 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
+use super::fault::{Aim, Fault, TimedFault};
+use super::op::{FeedFilter, Op, TimedOp, WAYS, Way};
 use super::stage::Drawn;
-use super::{Aim, Far, Fault, FeedFilter, Op, TimedFault, TimedOp, WAYS, WORK_MS, Way, WorldPlan};
+use super::types::{Far, WORK_MS, WorldPlan};
 
 /// Kinds of operations that clients of both clusters do: those on shared documents but for local ones, and a feed.
 const KINDS_OF_CLIENTS: [usize; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 33];

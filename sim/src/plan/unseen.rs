@@ -5,9 +5,11 @@
 use rand::RngExt;
 
 use super::draw::pick;
+use super::fault::{Fault, TimedFault};
+use super::op::{FILTERS, FeedMode, Op, TimedOp};
 use super::rest::filtered;
 use super::stage::{Drawn, Stage, after, fault};
-use super::{FILTERS, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
+use super::types::{Plan, WorldPlan};
 
 impl Stage {
     /// On each node somebody follows the feed by filters, in all modes, with documents and without, and goes on from

@@ -26,15 +26,16 @@ use crate::document::rev_tree::RevTree;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{
-    DocumentDigest, Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown,
+    AppliedEarly, CollectionLogState, DocumentDigest, Horizon, Proposal, ProposalOutcome, RevData, Round, ShardError,
+    Tombstone, Want,
 };
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What two replicas have told each other of what they collected.
 #[derive(Debug)]
-pub(in crate::coordinator) struct Met {
+pub(in crate::coordinator) struct HorizonExchange {
     /// What the other one had collected.
-    theirs: Told,
+    theirs: CollectionLogState,
     /// The other replicas of the range.
     others: Vec<String>,
     /// Rounds that all replicas had written down before the other one was asked how it stands.
@@ -53,7 +54,7 @@ struct Old {
     /// The last body that is certain to have been stored by then.
     body: u64,
     /// What was applied from others, which is no younger.
-    taken: TakenIn,
+    taken: AppliedEarly,
 }
 
 impl Old {
@@ -65,7 +66,7 @@ impl Old {
 
 impl Pull<'_> {
     /// Brings this replica to where nothing that it applies was collected by either.
-    pub(in crate::coordinator) async fn keep_horizon(&mut self) -> Result<Met, ShardError> {
+    pub(in crate::coordinator) async fn keep_horizon(&mut self) -> Result<HorizonExchange, ShardError> {
         let theirs = self.remote.ask_collection(Tell).await?;
         let (shard, node) = (self.own.shard.clone(), self.remote.node().clone());
         let others = self.others();
@@ -93,12 +94,12 @@ impl Pull<'_> {
             return Err(away("the other replica cannot be read any more"));
         }
         shard.meet(&node, &others).await?;
-        Ok(Met { theirs, others, confirmed, is_news, was_old })
+        Ok(HorizonExchange { theirs, others, confirmed, is_news, was_old })
     }
 
     /// Notes that all of the other replica was applied, and collects what waited for that.
-    pub(in crate::coordinator) async fn note_taken(&self, met: Met) -> Result<(), ShardError> {
-        let Met { theirs, others, confirmed, is_news, was_old } = met;
+    pub(in crate::coordinator) async fn note_taken(&self, met: HorizonExchange) -> Result<(), ShardError> {
+        let HorizonExchange { theirs, others, confirmed, is_news, was_old } = met;
         let (shard, node, context) = (&self.own.shard, self.remote.node(), &self.database.context);
         if !shard.told().await?.promised.covers(&theirs.promised) {
             // A replica that came here meanwhile knows what that one knows.
@@ -146,7 +147,7 @@ impl Pull<'_> {
     /// old.
     async fn discard_stale(&self, missed: &Horizon) -> Result<(), ShardError> {
         let (own, name) = (&self.own, &self.database.name);
-        let taken = own.shard.taken_in().await?;
+        let taken = own.shard.applied_early().await?;
         if own.epochs.opened_at() == 0 && taken.is_empty() {
             // It was empty then: all that it has it was given by those who know, or by clients.
             return Ok(());
@@ -279,10 +280,10 @@ impl TombstoneCollection<'_> {
         replica: &OwnReplica,
         by: &str,
         proposal: Proposal<Tombstone>,
-    ) -> Result<WrittenDown, ShardError> {
+    ) -> Result<ProposalOutcome, ShardError> {
         match self.takes_part(place).await? {
             true => replica.shard.propose(by, proposal, self.aged_up_to(replica, true).await?).await,
-            false => Ok(WrittenDown::Refused),
+            false => Ok(ProposalOutcome::Refused),
         }
     }
 
@@ -292,10 +293,10 @@ impl TombstoneCollection<'_> {
         place: (usize, u64),
         replica: &OwnReplica,
         tombstones: &[Tombstone],
-    ) -> Result<WrittenDown, ShardError> {
+    ) -> Result<ProposalOutcome, ShardError> {
         match self.takes_part(place).await? {
             true => replica.shard.expects(tombstones, self.aged_up_to(replica, false).await?).await,
-            false => Ok(WrittenDown::Refused),
+            false => Ok(ProposalOutcome::Refused),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
-use crate::shard::{Part, ShardError, ShardReplica, SyncState};
+use crate::shard::{IdRangeSummary, ShardError, ShardReplica, SyncState};
 use crate::world::BoxFuture;
 use crate::world::buggify::{buggify, fewer};
 
@@ -64,7 +64,7 @@ pub(in crate::coordinator) async fn status(replica: &OwnReplica, node: &str) -> 
 pub(in crate::coordinator) async fn split(
     replica: &ShardReplica,
     ranges: Vec<IdRange>,
-) -> Result<Vec<Vec<Part>>, ShardError> {
+) -> Result<Vec<Vec<IdRangeSummary>>, ShardError> {
     let mut out = Vec::with_capacity(ranges.len());
     for (start, end) in ranges.into_iter().take(limits::SPLITS_PER_CALL) {
         let parts = if buggify("compare: replicas cut in two") { 2 } else { limits::SUMMARY_PARTS_MAX };

@@ -51,7 +51,7 @@ impl DocumentExpiry<'_> {
             async move { (range, self.outlook_of(layout, range, member, dry_run).await) }
         };
         let ranges = layout.map.live().to_vec();
-        let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::FORGET_AT_ONCE).collect().await;
+        let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::RANGES_AT_ONCE).collect().await;
         let mut out = ExpiryOutlook { member, ..ExpiryOutlook::default() };
         let (mut due, mut unreadable) = (0, 0);
         for (range, outlook) in looks {

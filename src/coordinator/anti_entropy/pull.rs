@@ -21,12 +21,13 @@ use crate::coordinator::anti_entropy::compare::{self, ALL};
 use crate::coordinator::anti_entropy::restored::{self, Removed};
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::calls::{
-    Changes, Digests, Epochs, LocalRegisters, PurgeInfos, PurgesShared, Resume, SetSyncPoint, Split, Status, TakenInOf,
+    AppliedOf, Changes, Digests, Epochs, LocalRegisters, PurgeInfos, PurgesShared, Resume, SetSyncPoint, Split, Status,
 };
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, Heard, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint, TakenIn, is_of_later_build,
+    AppliedState, ChangesCall, HeardPurges, IdRange, ReplicaPosition, Soundness, StatusReport, SyncPoint,
+    is_unknown_call,
 };
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -39,7 +40,9 @@ use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
-use crate::shard::{ChangeRow, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, SyncState, Want, Wants};
+use crate::shard::{
+    DocumentDigest, Edit, EditOp, Fetched, IdRangeSummary, ShardChange, ShardError, SyncState, Want, Wants,
+};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use crate::world::task::Task;
@@ -224,7 +227,7 @@ impl Pull<'_> {
             return Ok(true);
         }
         let list = match self.remote.ask(Epochs).await {
-            Err(error) if is_of_later_build(&error) => return Ok(false),
+            Err(error) if is_unknown_call(&error) => return Ok(false),
             list => list?,
         };
         if list.last().is_none_or(|(epoch, _)| *epoch != now) {
@@ -251,7 +254,7 @@ impl Pull<'_> {
             // It has kept no number since its build was an older one.
             Ok(None) if self.is_known() || self.position_there().await? >= known.from => Ok(known.purges),
             Ok(None) => Ok(0),
-            Err(error) if !is_of_later_build(&error) => Err(error),
+            Err(error) if !is_unknown_call(&error) => Err(error),
             // It says only whether it is the replica that was read.
             Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
             Err(_) => Err(away("the other replica was restored and waits for a later version of its node")),
@@ -263,7 +266,7 @@ impl Pull<'_> {
     async fn note_purges(&mut self, purges: u64, has_made_up: bool) -> Result<(), ShardError> {
         let (node, theirs, known) = (self.remote.node(), &self.theirs, self.known);
         if has_made_up {
-            let of = |shard, purges, floor| Heard { node: node.to_string(), shard, purges, floor };
+            let of = |shard, purges, floor| HeardPurges { node: node.to_string(), shard, purges, floor };
             let mut heard = vec![of(known.from_shard, known.purges, 0)];
             heard.push(of(theirs.replica_position.shard, purges, theirs.purge_floor));
             heard.extend(theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard)).cloned());
@@ -276,7 +279,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    fn is_here(&self, heard: &Heard) -> bool {
+    fn is_here(&self, heard: &HeardPurges) -> bool {
         *heard.node == *self.database.context.node
     }
 
@@ -296,9 +299,9 @@ impl Pull<'_> {
         if from_epoch == self.own.replica_position().epoch {
             return Ok(purges);
         }
-        let TakenIn { point, epochs, .. } =
-            match self.remote.ask(TakenInOf(self.database.context.node.to_string())).await {
-                Err(error) if is_of_later_build(&error) => return Ok(purges),
+        let AppliedState { point, epochs, .. } =
+            match self.remote.ask(AppliedOf(self.database.context.node.to_string())).await {
+                Err(error) if is_unknown_call(&error) => return Ok(purges),
                 taken => taken?,
             };
         // It may have read this replica again since it told how it stands.
@@ -363,8 +366,8 @@ impl Pull<'_> {
         removed.extend(told.map(|heard| of(&heard.node, heard.shard, heard.floor)));
         for removed in removed {
             let Removed { by, shard, floor } = &removed;
-            let has_heard = TakenIn::of(&heard, by).has_heard(*shard, *floor)
-                || sync_points::taken_in(&self.own.shard, by).await?.has_heard(*shard, *floor);
+            let has_heard = AppliedState::of(&heard, by).has_heard(*shard, *floor)
+                || sync_points::applied_of(&self.own.shard, by).await?.has_heard(*shard, *floor);
             if !has_heard {
                 missed.push(removed);
             }
@@ -380,17 +383,19 @@ impl Pull<'_> {
             return Ok(false);
         }
         let told = theirs.heard.as_deref();
-        let here =
-            TakenIn { point: theirs.taken, ..TakenIn::of(told.unwrap_or_default(), &self.database.context.node) };
+        let here = AppliedState {
+            point: theirs.taken,
+            ..AppliedState::of(told.unwrap_or_default(), &self.database.context.node)
+        };
         if !here.has_heard(self.own.origin, mine.purge_floor) {
             return Ok(true);
         }
         // One of an older build does not know that it is to purge anything.
         let Some(told) = told else { return Ok(false) };
         let removed = sync_points::heard(&self.own.shard).await?.into_iter().filter(|heard| heard.floor > 0);
-        for Heard { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
-            let has_heard = TakenIn::of(told, &node).has_heard(shard, floor)
-                || self.remote.ask(TakenInOf(node.to_string())).await?.has_heard(shard, floor);
+        for HeardPurges { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
+            let has_heard = AppliedState::of(told, &node).has_heard(shard, floor)
+                || self.remote.ask(AppliedOf(node.to_string())).await?.has_heard(shard, floor);
             if !has_heard && !self.is_missed_by(&node.into()).await? {
                 return Ok(true);
             }
@@ -407,7 +412,7 @@ impl Pull<'_> {
             return Ok(false);
         }
         let third = RemoteReplica::new(&self.database.target, self.range, node).in_background();
-        Ok(!third.ask(TakenInOf(self.remote.node().to_string())).await?.has_heard(shard, floor))
+        Ok(!third.ask(AppliedOf(self.remote.node().to_string())).await?.has_heard(shard, floor))
     }
 
     async fn note(&mut self, reached: u64, purges: u64, to: ReplicaPosition) -> Result<SyncPoint, ShardError> {
@@ -548,7 +553,7 @@ impl Pull<'_> {
     }
 
     /// By how many documents this replica has fewer in a part of the other; `None`: it holds the same there.
-    async fn lacks(&self, part: &Part) -> Result<Option<u64>, ShardError> {
+    async fn lacks(&self, part: &IdRangeSummary) -> Result<Option<u64>, ShardError> {
         let mine = self.own.shard.summary(part.start.clone(), part.end.clone()).await?;
         let (digest, documents) = (part.summary.digest, part.summary.documents());
         let is_same = (mine.digest, mine.documents()) == (digest, documents);
@@ -560,8 +565,8 @@ impl Pull<'_> {
         let limit = limits::PAGE_ROWS;
         loop {
             let listed = self.remote.ask(Digests((start, end.clone()), limit as u64)).await?;
-            let row = |found: DocumentDigest| ChangeRow { seq: found.local_seq, id: found.id, leaves: found.leaves };
-            let rows: Vec<ChangeRow> = listed.into_iter().map(row).collect();
+            let row = |found: DocumentDigest| ShardChange { seq: found.local_seq, id: found.id, leaves: found.leaves };
+            let rows: Vec<ShardChange> = listed.into_iter().map(row).collect();
             self.pull_rows(&rows).await?;
             match rows.last() {
                 Some(last) if rows.len() == limit => start = Bound::Excluded(last.id.clone()),
@@ -571,7 +576,7 @@ impl Pull<'_> {
     }
 
     /// Applies the leaves of documents that are not here.
-    async fn pull_rows(&mut self, rows: &[ChangeRow]) -> Result<(), ShardError> {
+    async fn pull_rows(&mut self, rows: &[ShardChange]) -> Result<(), ShardError> {
         let wants = rows.iter().map(|row| (row.id.clone(), Want::Tree)).collect();
         let mut missing: Vec<(DocId, Want)> = Vec::new();
         for (row, fetched) in rows.iter().zip(self.own.shard.fetch(wants).await?) {

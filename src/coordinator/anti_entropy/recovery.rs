@@ -95,15 +95,15 @@ impl ReplicaRebuild<'_> {
         if !had_heard {
             salvaging.done.lose("documents: some that were purged meanwhile may be among them".to_owned());
         }
-        let taken_in = salvaging.taken_in().await?;
-        if taken_in.is_none() {
+        let applied_upto = salvaging.applied_upto().await?;
+        if applied_upto.is_none() {
             salvaging.done.lose("documents: some that were collected meanwhile may be among them".to_owned());
         }
         for from in &both {
             salvaging.from = from;
             salvaging.purges().await?;
-            if let Some(taken_in) = taken_in.filter(|_| had_heard) {
-                salvaging.documents(taken_in).await?;
+            if let Some(applied_upto) = applied_upto.filter(|_| had_heard) {
+                salvaging.documents(applied_upto).await?;
             }
             salvaging.locals().await?;
         }
@@ -207,7 +207,7 @@ impl Salvaging<'_> {
 
     /// The sequence up to which some other replica has applied the damaged one; 0 where nothing was ever collected,
     /// `None` where nobody knows.
-    async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
+    async fn applied_upto(&self) -> Result<Option<u64>, ShardError> {
         if self.own.shard.state().await?.rounds == 0 {
             return Ok(Some(0));
         }

@@ -101,7 +101,7 @@ impl Pulls<'_> {
             async move { self.replicas_of(&layout, range, begun).await }
         };
         let ranges = layout.map.live().to_vec();
-        stream::iter(ranges.into_iter().map(one)).buffered(limits::FORGET_AT_ONCE).collect().await
+        stream::iter(ranges.into_iter().map(one)).buffered(limits::RANGES_AT_ONCE).collect().await
     }
 
     async fn replicas_of(self, layout: &Layout, range: usize, begun: Instant) -> RangeReplicas {

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use crate::coordinator::anti_entropy::discard::{Revisions, Stale, Testimony, discard_stale, witnesses};
-use crate::coordinator::replica::calls::TakenInOf;
+use crate::coordinator::replica::calls::AppliedOf;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::range_replica::OwnReplica;
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -78,7 +78,7 @@ pub(in crate::coordinator) async fn read_by(
 ) -> Result<u64, ShardError> {
     let mut until = 0;
     for other in others {
-        let taken = other.ask(TakenInOf(node.to_owned())).await?;
+        let taken = other.ask(AppliedOf(node.to_owned())).await?;
         if let Some(point) = taken.point.filter(|point| point.from_shard == own.origin) {
             until = until.max(own.epochs.read_up_to(&taken.epochs, point.from_epoch, point.from));
         }
@@ -97,7 +97,7 @@ async fn those_who_know(
     let none = "a restored replica waits for one that knows what was removed since";
     witnesses((database, range), nodes, (waits, none), |replica| async move {
         let knows = **replica.node() == *removed.by
-            || replica.ask(TakenInOf(removed.by.to_string())).await?.has_heard(removed.shard, removed.floor);
+            || replica.ask(AppliedOf(removed.by.to_string())).await?.has_heard(removed.shard, removed.floor);
         if !knows {
             let node = replica.node();
             tracing::info!(database = database.name, range, %node, "another replica was restored, too");

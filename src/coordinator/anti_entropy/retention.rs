@@ -9,11 +9,11 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::anti_entropy::TombstoneCollection;
 use crate::coordinator::replica::calls::{Collectable, CollectableOf, Expects};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::is_of_later_build;
+use crate::coordinator::replica::message::is_unknown_call;
 use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::topology::error::ReadError;
 use crate::limits;
-use crate::shard::{ShardError, Tombstone, WrittenDown};
+use crate::shard::{ProposalOutcome, ShardError, Tombstone};
 
 /// See the module head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl TombstoneCollection<'_> {
             async move { (range, self.outlook(layout, range, dry_run).await) }
         };
         let ranges = layout.map.live().to_vec();
-        let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::FORGET_AT_ONCE).collect().await;
+        let looks: Vec<_> = stream::iter(ranges.into_iter().map(look)).buffered(limits::RANGES_AT_ONCE).collect().await;
         let (mut sum, mut is_all) = (0, true);
         for (range, outlook) in looks {
             let outlook = outlook?;
@@ -107,9 +107,9 @@ impl TombstoneCollection<'_> {
         }
         for node in nodes.iter().skip(1).filter(|_| !tombstones.is_empty() && held.is_empty()) {
             match self.expected_on(layout, range, node, &tombstones).await {
-                Ok(WrittenDown::Done) => continue,
-                Ok(WrittenDown::NotOldEnough) => held.push((NOT_OLD_ENOUGH, Some(node.to_string()))),
-                Ok(WrittenDown::Refused) => held.push(("node_lacks_tombstones", Some(node.to_string()))),
+                Ok(ProposalOutcome::Done) => continue,
+                Ok(ProposalOutcome::NotOldEnough) => held.push((NOT_OLD_ENOUGH, Some(node.to_string()))),
+                Ok(ProposalOutcome::Refused) => held.push(("node_lacks_tombstones", Some(node.to_string()))),
                 Err(error) => held.push((of_failed(error)?, Some(node.to_string()))),
             }
             break;
@@ -139,7 +139,7 @@ impl TombstoneCollection<'_> {
         range: usize,
         node: &Arc<str>,
         tombstones: &[Tombstone],
-    ) -> Result<WrittenDown, ShardError> {
+    ) -> Result<ProposalOutcome, ShardError> {
         match self.replicas().replica_on(layout, range, node).await? {
             RangeReplica::Own(own) => self.expects((range, layout.placed.version), &own, tombstones).await,
             RangeReplica::Remote(remote) => remote.ask_collection(Expects(tombstones.to_vec())).await,
@@ -151,7 +151,7 @@ impl TombstoneCollection<'_> {
 pub(super) fn of_failed(error: ShardError) -> Result<&'static str, ShardError> {
     match error {
         ShardError::Dropped => Err(error),
-        error if is_of_later_build(&error) => Ok("node_of_older_version"),
+        error if is_unknown_call(&error) => Ok("node_of_older_version"),
         _ => Ok("node_did_not_answer"),
     }
 }

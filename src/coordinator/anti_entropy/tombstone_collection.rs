@@ -32,7 +32,7 @@ use crate::coordinator::topology::record::Known;
 use crate::limits;
 use crate::observe::tasks::{Subject, TaskKind};
 use crate::observe::workers::Worker;
-use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
+use crate::shard::{Horizon, Proposal, ProposalOutcome, Round, ShardChange, ShardError, Tombstone};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -74,7 +74,7 @@ struct Open {
 impl Coordinator {
     /// Starts the task that collects what is old enough, once there is to be such; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_collecting(self: &Arc<Self>) {
-        if self.shortest_tombstone_age(age(self.config())).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
+        if self.shortest_tombstone_age(age(self.config())).is_some() && !self.collects.swap(true, Ordering::SeqCst) {
             self.spawn_worker("tombstone_collection", "a pause", keep_collecting);
         }
     }
@@ -96,7 +96,7 @@ impl Coordinator {
             told(&place, database.collection().propose_round(place.1, age).await).flatten()
         };
         let open: Vec<Option<Open>> =
-            stream::iter(places.into_iter().map(look)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
+            stream::iter(places.into_iter().map(look)).buffer_unordered(limits::RANGES_AT_ONCE).collect().await;
         open.into_iter().flatten().collect()
     }
 
@@ -109,7 +109,7 @@ impl Coordinator {
             told(&open.place, database.collection().decide(&open).await).filter(|done| *done).map(|_| open.place)
         };
         let done: Vec<Option<Place>> =
-            stream::iter(open.into_iter().map(decide)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
+            stream::iter(open.into_iter().map(decide)).buffer_unordered(limits::RANGES_AT_ONCE).collect().await;
         done.into_iter().flatten().collect()
     }
 }
@@ -136,7 +136,7 @@ async fn keep_collecting(weak: Weak<Coordinator>, worker: Arc<Worker>) {
         let Some(coordinator) = weak.upgrade() else { return };
         let shortest = coordinator.shortest_tombstone_age(usual);
         drop(coordinator);
-        let pause = shortest.map_or(limits::FORGET_PAUSE, |age| limits::FORGET_PAUSE.min(age));
+        let pause = shortest.map_or(limits::COLLECTION_PAUSE, |age| limits::COLLECTION_PAUSE.min(age));
         drop(env.timeout(pause, news.changed()).await);
         if weak.upgrade().is_none() {
             return;
@@ -157,17 +157,17 @@ pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, usual: Optio
     let names: Vec<String> = coordinator.all_known().into_iter().filter_map(collects).collect();
     drop(coordinator);
     let task = env.begin_task(Subject::new(TaskKind::TombstoneCollection, ""), Some(names.len() as u64));
-    for names in names.chunks(limits::FORGET_DATABASES) {
+    for names in names.chunks(limits::COLLECTION_DATABASES) {
         let Some(coordinator) = weak.upgrade() else { return };
         let mut places = coordinator.places_of(names);
         drop(coordinator);
-        for _ in 0..limits::FORGET_ROUNDS {
+        for _ in 0..limits::COLLECTION_ROUNDS {
             let Some(coordinator) = weak.upgrade() else { return };
             let open = coordinator.propose_in(places, usual).await;
             // Nobody keeps the coordinator while this waits.
             drop(coordinator);
             let Some(shortest) = open.iter().map(|open| open.age).min() else { break };
-            env.sleep(limits::FORGET_SETTLE.min(shortest)).await;
+            env.sleep(limits::COLLECTION_SETTLE.min(shortest)).await;
             let Some(coordinator) = weak.upgrade() else { return };
             places = coordinator.decide_all(open, usual).await;
         }
@@ -207,17 +207,17 @@ impl TombstoneCollection<'_> {
             // A node of an older version is found out before anything is written down that it would have to know of.
             remote.ask_collection(Tell).await?;
         }
-        if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
+        if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != ProposalOutcome::Done {
             return Ok(None);
         }
         for remote in &asked {
             match remote.ask_collection(Propose(proposal.clone())).await? {
-                WrittenDown::Done => {}
-                WrittenDown::NotOldEnough => {
+                ProposalOutcome::Done => {}
+                ProposalOutcome::NotOldEnough => {
                     sometimes("cluster: tombstones were not old enough on another replica");
                     return Ok(None);
                 }
-                WrittenDown::Refused => {
+                ProposalOutcome::Refused => {
                     // It may have missed the round before.
                     self.context.lagging(&self.name);
                     return Ok(None);
@@ -324,7 +324,7 @@ impl TombstoneCollection<'_> {
         let own = own.in_background();
         let marks = self.marks_now(&own, read_marks(&own).await?, age);
         let (tombstones, upto) = match list && marks.scanned < marks.aged {
-            true => aged(&own, marks, limits::FORGET_LOOKED_AT).await?,
+            true => aged(&own, marks, limits::COLLECTION_LOOKED_AT).await?,
             false => (Vec::new(), marks.scanned),
         };
         let unread = marks.aged.saturating_sub(marks.scanned);
@@ -382,7 +382,7 @@ async fn store(own: &OwnReplica, marks: Marks) -> Result<(), ShardError> {
 /// The next tombstones that are old enough and stand alone, as many as make a round and are found in so many changes or
 /// a page more; and up to where those are all.
 async fn aged(own: &OwnReplica, marks: Marks, mut changes: usize) -> Result<(Vec<Tombstone>, u64), ShardError> {
-    let most = fewer("forget: one tombstone at a time", limits::FORGET_ROUND);
+    let most = fewer("forget: one tombstone at a time", limits::COLLECTION_ROUND);
     let (mut out, mut scanned, mut bytes) = (Vec::new(), marks.scanned, 0);
     while scanned < marks.aged {
         if changes == 0 {
@@ -392,7 +392,7 @@ async fn aged(own: &OwnReplica, marks: Marks, mut changes: usize) -> Result<(Vec
         let page = own.shard.changes(scanned, Direction::Forward, limits::PAGE_ROWS).await?;
         let is_end = page.rows.is_empty();
         for row in page.rows {
-            if row.seq > marks.aged || out.len() >= most || bytes >= limits::FORGET_ROUND_BYTES {
+            if row.seq > marks.aged || out.len() >= most || bytes >= limits::COLLECTION_ROUND_BYTES {
                 let end = if row.seq > marks.aged { marks.aged } else { scanned };
                 return Ok((out, end));
             }
@@ -408,8 +408,8 @@ async fn aged(own: &OwnReplica, marks: Marks, mut changes: usize) -> Result<(Vec
 }
 
 /// The tombstone that is the only leaf of a document.
-fn alone(row: ChangeRow) -> Option<Tombstone> {
-    let ChangeRow { id, mut leaves, .. } = row;
+fn alone(row: ShardChange) -> Option<Tombstone> {
+    let ShardChange { id, mut leaves, .. } = row;
     match leaves.pop() {
         Some((rev, true)) if leaves.is_empty() && !id.is_design() => Some((id, rev)),
         _ => None,

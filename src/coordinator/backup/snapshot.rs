@@ -71,7 +71,7 @@ pub struct NodeSnapshot {
     pub file: String,
     /// Each with its database's name.
     pub databases: Vec<(String, Snapshot)>,
-    /// Databases with a range of which the node holds no replica.
+    /// Databases with a range of which the node holds no replica, or held none any more when it was read.
     pub left_out: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct NodeSnapshot {
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what is
 /// superseded for it on this node is not in its replicas yet, [`BackupError::Elsewhere`] where a range has no replica
-/// on this node.
+/// on this node, or leaves it while the snapshot is taken.
 pub async fn snapshot(
     env: &Env,
     database: &Arc<Database>,
@@ -93,6 +93,28 @@ pub async fn snapshot(
     if !database.replicas().holds_every_range() {
         return Err(BackupError::Elsewhere(database.name.clone()));
     }
+    snapshot_of_replicas(env, database, folder, extent).await.map_err(|error| match error {
+        BackupError::Shard(error) if is_elsewhere(database, &error) => BackupError::Elsewhere(database.name.clone()),
+        error => error,
+    })
+}
+
+/// Whether a read failed because a range has no replica on this node, or none any more.
+fn is_elsewhere(database: &Arc<Database>, error: &ShardError) -> bool {
+    match error {
+        ShardError::NoReplica { .. } => true,
+        // That of a range that was split, too.
+        ShardError::Moved => !database.replicas().holds_every_range(),
+        _ => false,
+    }
+}
+
+async fn snapshot_of_replicas(
+    env: &Env,
+    database: &Arc<Database>,
+    folder: &Path,
+    extent: Extent,
+) -> Result<Snapshot, BackupError> {
     let mut adds = extent == Extent::Added;
     for _ in 0..limits::MAP_ATTEMPTS {
         let objects = match extent {

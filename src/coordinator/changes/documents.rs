@@ -22,12 +22,12 @@ use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::shard::{self, Fetched, ShardError, Want};
+use crate::shard::{Fetched, ShardChange, ShardError, Want};
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, mutated};
 
 /// A change and the number of its range cursor.
-pub(super) type Row = (usize, shard::ChangeRow);
+pub(super) type Row = (usize, ShardChange);
 
 /// What a feed gives out of a row.
 #[derive(Default)]
@@ -106,7 +106,7 @@ impl Changes {
             }
         }
         let reads = by_range_cursor.into_iter().map(|(at, places)| async move {
-            let rows: Vec<&shard::ChangeRow> = places.iter().map(|place| &rows[*place].1).collect();
+            let rows: Vec<&ShardChange> = places.iter().map(|place| &rows[*place].1).collect();
             let documents = self.documents_of(at, &rows).await?;
             Ok::<_, ChangesError>(places.into_iter().zip(documents))
         });
@@ -116,7 +116,7 @@ impl Changes {
         Ok(out)
     }
 
-    fn wants(&self, rows: &[&shard::ChangeRow]) -> Vec<(DocId, Want)> {
+    fn wants(&self, rows: &[&ShardChange]) -> Vec<(DocId, Want)> {
         let all = self.query.style == Style::AllDocs && matches!(self.query.filter, ChangesFilter::Rows(_));
         let want = if all { Want::Leaves } else { Want::Winner };
         rows.iter().map(|row| (row.id.clone(), want.clone())).collect()
@@ -126,7 +126,7 @@ impl Changes {
     async fn documents_of(
         &self,
         at: usize,
-        rows: &[&shard::ChangeRow],
+        rows: &[&ShardChange],
     ) -> Result<Vec<Result<Document, ShardError>>, ChangesError> {
         let purged = |fetched: Option<Fetched>| fetched.map_or(Document::Purged, Document::Found);
         if mutated(Mutation::FeedJoinsLaggingReplica) {
@@ -144,7 +144,7 @@ impl Changes {
             }
             Err(error) => return Ok(self.documents_elsewhere(rows, &error).await),
         };
-        let is_older = |(row, fetched): (&&shard::ChangeRow, &Option<Fetched>)| {
+        let is_older = |(row, fetched): (&&ShardChange, &Option<Fetched>)| {
             fetched.as_ref().is_none_or(|fetched| fetched.local_seq < row.seq)
         };
         if !rows.iter().zip(&found).any(is_older) {
@@ -160,7 +160,7 @@ impl Changes {
         let failed = range_cursor.replica.changes(same_epoch).await.err();
         let older =
             || failed.clone().unwrap_or_else(|| ShardError::NotExecuted("the replica is behind its row".to_owned()));
-        let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| match fetched {
+        let document = |(row, fetched): (&&ShardChange, Option<Fetched>)| match fetched {
             Some(fetched) if fetched.local_seq >= row.seq => Ok(Document::Found(fetched)),
             None if failed.is_none() => Ok(Document::Purged),
             _ => Err(older()),
@@ -171,15 +171,14 @@ impl Changes {
     /// The documents of rows whose replica failed with `error`, of all replicas in reach.
     async fn documents_elsewhere(
         &self,
-        rows: &[&shard::ChangeRow],
+        rows: &[&ShardChange],
         error: &ShardError,
     ) -> Vec<Result<Document, ShardError>> {
         let found = self.database.documents().fetch_many(self.wants(rows), Some(u32::MAX)).await;
         let found = found.unwrap_or_else(|_| rows.iter().map(|_| None).collect());
-        let has_all = |fetched: &Fetched, row: &shard::ChangeRow| {
-            row.leaves.iter().all(|(rev, _)| fetched.tree.get(rev).is_some())
-        };
-        let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| {
+        let has_all =
+            |fetched: &Fetched, row: &ShardChange| row.leaves.iter().all(|(rev, _)| fetched.tree.get(rev).is_some());
+        let document = |(row, fetched): (&&ShardChange, Option<Fetched>)| {
             let fetched = fetched.filter(|fetched| has_all(fetched, row));
             fetched.map(Document::Found).ok_or_else(|| error.clone())
         };
@@ -191,12 +190,12 @@ impl Changes {
     async fn documents_furthest_behind(
         &self,
         at: usize,
-        rows: &[&shard::ChangeRow],
+        rows: &[&ShardChange],
     ) -> Result<Vec<Option<Fetched>>, ChangesError> {
         let (range, layout) = (self.range_cursors[at].range, self.database.layout());
         let replicas = self.database.replicas().all_readers(&layout, range).await?;
         let answers = join_all(replicas.iter().map(|replica| replica.fetch(self.wants(rows)))).await;
-        let lacks = |(row, fetched): (&&shard::ChangeRow, &Option<Fetched>)| {
+        let lacks = |(row, fetched): (&&ShardChange, &Option<Fetched>)| {
             let tree = fetched.as_ref().map(|fetched| &fetched.tree);
             row.leaves.iter().any(|(rev, _)| tree.is_none_or(|tree| tree.get(rev).is_none()))
         };
@@ -250,7 +249,7 @@ impl Changes {
     }
 
     /// What to give out of a row whose id alone decides.
-    fn by_id(&self, row: &shard::ChangeRow, document: Document) -> Listed {
+    fn by_id(&self, row: &ShardChange, document: Document) -> Listed {
         let count = if self.query.style == Style::AllDocs { usize::MAX } else { 1 };
         match document {
             _ if !self.passes_id(&row.id) => Listed::default(),

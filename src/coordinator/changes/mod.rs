@@ -29,7 +29,7 @@ use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::id::DocId;
 use crate::index::SelectedPage;
 use crate::limits;
-use crate::shard::{ChangesPage, ShardError};
+use crate::shard::{ShardChangesPage, ShardError};
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use crate::world::{BoxFuture, cost};
@@ -199,7 +199,7 @@ impl Changes {
     }
 
     /// The next rows of a range cursor, and whether there are no more.
-    async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ChangesPage, bool), ShardError> {
+    async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ShardChangesPage, bool), ShardError> {
         let range_cursor = &self.range_cursors[at];
         if let Some(ids) = self.looked_up(range_cursor, cursor) {
             return Ok((page_of_ids(&range_cursor.replica, ids, cursor, self.goes_back()).await?, true));
@@ -210,7 +210,7 @@ impl Changes {
         if let Some(SelectedPage { rows, reached }) = self.selected(range_cursor, call).await {
             let ended = reached >= range_cursor.until;
             if ended || !rows.is_empty() {
-                return Ok((ChangesPage { rows, pending_after: 0, last_seq: reached }, ended));
+                return Ok((ShardChangesPage { rows, pending_after: 0, last_seq: reached }, ended));
             }
             call.since = reached;
         }

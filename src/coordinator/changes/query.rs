@@ -124,7 +124,7 @@ impl Default for ChangesQuery {
     }
 }
 
-/// A change.
+/// A row of a feed.
 #[derive(Clone, Debug)]
 pub struct ChangeRow {
     /// The sequence after it; `None` where `seq_interval` leaves it out (null).

@@ -14,7 +14,7 @@ use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::limits;
-use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
+use crate::shard::{Fetched, ShardChange, ShardChangesPage, ShardError, Want};
 use crate::world::buggify::{Mutation, mutated};
 
 /// See the module head.
@@ -33,7 +33,7 @@ pub(super) struct RangeCursor {
     /// The round ends here, so that a busy writer cannot keep it going for ever.
     pub until: u64,
     /// Read, not yet given out.
-    pub rows: VecDeque<shard::ChangeRow>,
+    pub rows: VecDeque<ShardChange>,
     /// Changes behind those.
     pub after: u64,
     /// Whether the round has nothing more to read here.
@@ -149,8 +149,8 @@ impl RangeCursor {
     /// document may have stood before it when the round began, and changed since, and so may others behind it. Each
     /// time there is less to read, unless writers are faster; after a few times the round ends with what it has. A
     /// document that changes while the round is read may thus come twice.
-    pub fn take_page(&mut self, page: ChangesPage, ended: bool, descending: bool) {
-        let ChangesPage { rows, pending_after, last_seq } = page;
+    pub fn take_page(&mut self, page: ShardChangesPage, ended: bool, descending: bool) {
+        let ShardChangesPage { rows, pending_after, last_seq } = page;
         let past = rows.last().map(|row| row.seq).filter(|seq| !descending && *seq > self.until);
         (self.after, self.done) = (pending_after, ended);
         if let Some(past) = past {
@@ -209,13 +209,13 @@ pub(super) async fn page_of_ids(
     ids: Vec<&DocId>,
     cursor: u64,
     descending: bool,
-) -> Result<ChangesPage, ShardError> {
+) -> Result<ShardChangesPage, ShardError> {
     let ids: Vec<&DocId> = ids.into_iter().filter(|id| !id.is_local()).collect();
     let (mut rows, mut last_seq) = (Vec::new(), 0);
     for _ in 0..limits::CHANGES_LOOK_UPS {
         last_seq = replica.replica_position().await?.position;
         rows = look_up(replica, &ids).await?;
-        if descending || rows.iter().all(|row: &shard::ChangeRow| row.seq <= last_seq) {
+        if descending || rows.iter().all(|row: &ShardChange| row.seq <= last_seq) {
             break;
         }
     }
@@ -228,18 +228,18 @@ pub(super) async fn page_of_ids(
     if descending {
         rows.reverse();
     }
-    Ok(ChangesPage { rows, pending_after: 0, last_seq })
+    Ok(ShardChangesPage { rows, pending_after: 0, last_seq })
 }
 
 /// The last change of each document that there is.
-async fn look_up(replica: &RangeReplica, ids: &[&DocId]) -> Result<Vec<shard::ChangeRow>, ShardError> {
+async fn look_up(replica: &RangeReplica, ids: &[&DocId]) -> Result<Vec<ShardChange>, ShardError> {
     let mut rows = Vec::new();
     for some in ids.chunks(limits::CHANGES_DOC_IDS_LOOKED_UP) {
         let wants = some.iter().map(|id| (DocId::clone(id), Want::Tree)).collect();
         for (id, fetched) in some.iter().zip(replica.fetch(wants).await?) {
             let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
             let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
-            rows.push(shard::ChangeRow { seq, id: DocId::clone(id), leaves });
+            rows.push(ShardChange { seq, id: DocId::clone(id), leaves });
         }
     }
     Ok(rows)

@@ -6,7 +6,7 @@ use futures_util::future::{join_all, try_join_all};
 
 use crate::coordinator::changes::Feeds;
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::is_of_later_build;
+use crate::coordinator::replica::message::is_unknown_call;
 use crate::coordinator::topology::error::ReadError;
 use crate::shard::ShardError;
 
@@ -39,7 +39,7 @@ impl Feeds<'_> {
             match answer {
                 Ok(times) => told.push(times),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) => failed = error,
-                Err(error) => is_older |= is_of_later_build(&error),
+                Err(error) => is_older |= is_unknown_call(&error),
             }
         }
         if told.is_empty() && !is_older { Err(failed) } else { Ok((layout.map.range(range).to_string(), told)) }
@@ -55,7 +55,7 @@ impl Feeds<'_> {
                 for node in layout.placed.nodes(*range, &self.context.node).iter() {
                     match self.replicas().replica_on(&layout, *range, node).await?.clear_times().await {
                         // A node of an older version notes nothing.
-                        Err(error) if !is_of_later_build(&error) => return Err(error.into()),
+                        Err(error) if !is_unknown_call(&error) => return Err(error.into()),
                         _ => {}
                     }
                 }

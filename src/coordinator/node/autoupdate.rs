@@ -5,10 +5,10 @@
 //! autoupdate = false`.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::future::join_all;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::view::ViewError;
@@ -20,6 +20,7 @@ use crate::document::json::Value;
 use crate::index::Definition;
 use crate::index::search::SearchDefinition;
 use crate::limits;
+use crate::observe::workers::Worker;
 
 /// Databases whose views are behind.
 #[derive(Default)]
@@ -28,52 +29,52 @@ struct Behind {
     running: BTreeSet<String>,
 }
 
+/// The updates of a node.
+struct Updates {
+    behind: Mutex<Behind>,
+    /// Bounds those that run at once.
+    free: Semaphore,
+}
+
+impl Updates {
+    fn behind(&self) -> MutexGuard<'_, Behind> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the views of a database are behind; answers whether a task is to be started for it.
+    fn add(&self, name: &str) -> bool {
+        let mut behind = self.behind();
+        behind.waiting.insert(name.to_owned());
+        behind.running.insert(name.to_owned())
+    }
+
+    /// Whether the task of a database has more to do; it ends otherwise.
+    fn goes_on(&self, name: &str) -> bool {
+        let mut behind = self.behind();
+        behind.waiting.remove(name) || !behind.running.remove(name)
+    }
+}
+
 impl Coordinator {
     /// Starts the task that brings views up to date; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_views(self: &Arc<Self>) {
-        let (news, env) = (self.watch_events(), self.env().clone());
-        let (behind, free) = (Arc::<Mutex<Behind>>::default(), Arc::new(Semaphore::new(limits::AUTOUPDATE_AT_ONCE)));
+        let updates = Updates { behind: Mutex::default(), free: Semaphore::new(limits::AUTOUPDATE_AT_ONCE) };
+        let (news, updates) = (self.watch_events(), Arc::new(updates));
         self.spawn_worker("autoupdate", "a change of a database", move |weak, worker| {
-            let (mut news, env) = (news.clone(), env.clone());
-            let (behind, free) = (Arc::clone(&behind), Arc::clone(&free));
-            async move {
-                let mut seen = 0;
-                while news.changed().await.is_ok() {
-                    env.sleep(limits::AUTOUPDATE_PAUSE).await;
-                    let Some(coordinator) = weak.upgrade() else { return };
-                    if !coordinator.config().bool("settee", "autoupdate", true) {
-                        continue;
-                    }
-                    let _run = worker.begin();
-                    let (events, last) = coordinator.events(seen);
-                    seen = last;
-                    let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);
-                    for name in updated.map(|event| event.name) {
-                        coordinator.bring_up_to_date(&name, &behind, &free);
-                    }
-                }
-            }
+            keep_views(weak, worker, news.clone(), Arc::clone(&updates))
         });
     }
 
     /// Starts a task for a database, unless one runs: that one then goes on.
-    fn bring_up_to_date(self: &Arc<Self>, name: &str, behind: &Arc<Mutex<Behind>>, free: &Arc<Semaphore>) {
-        let lock = |behind: &Arc<Mutex<Behind>>, work: &mut dyn FnMut(&mut Behind) -> bool| {
-            work(&mut behind.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        let begins = lock(behind, &mut |behind| {
-            behind.waiting.insert(name.to_owned());
-            behind.running.insert(name.to_owned())
-        });
-        if !begins {
+    fn bring_up_to_date(self: &Arc<Self>, name: &str, updates: &Arc<Updates>) {
+        if !updates.add(name) {
             return;
         }
-        let (weak, name) = (Arc::downgrade(self), name.to_owned());
-        let (behind, free) = (Arc::clone(behind), Arc::clone(free));
+        let (weak, name, updates) = (Arc::downgrade(self), name.to_owned(), Arc::clone(updates));
         self.env().spawn(async move {
             // Fails only when it is closed, and nobody does that.
-            let Ok(_permit) = free.acquire().await else { return };
-            while lock(&behind, &mut |behind| behind.waiting.remove(&name) || !behind.running.remove(&name)) {
+            let Ok(_permit) = updates.free.acquire().await else { return };
+            while updates.goes_on(&name) {
                 let Some(database) = weak.upgrade().and_then(|coordinator| coordinator.database(&name).ok()) else {
                     continue;
                 };
@@ -82,6 +83,30 @@ impl Coordinator {
                 }
             }
         });
+    }
+}
+
+async fn keep_views(
+    weak: Weak<Coordinator>,
+    worker: Arc<Worker>,
+    mut news: watch::Receiver<u64>,
+    updates: Arc<Updates>,
+) {
+    let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
+    let mut seen = 0;
+    while news.changed().await.is_ok() {
+        env.sleep(limits::AUTOUPDATE_PAUSE).await;
+        let Some(coordinator) = weak.upgrade() else { return };
+        if !coordinator.config().bool("settee", "autoupdate", true) {
+            continue;
+        }
+        let _run = worker.begin();
+        let (events, last) = coordinator.events(seen);
+        seen = last;
+        let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);
+        for name in updated.map(|event| event.name) {
+            coordinator.bring_up_to_date(&name, &updates);
+        }
     }
 }
 

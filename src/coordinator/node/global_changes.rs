@@ -6,9 +6,10 @@
 //! A crash (not an orderly stop) loses at most the records of updates of that last moment.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
+use tokio::sync::watch;
 
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::replica::catalogue::Coordinator;
@@ -23,6 +24,7 @@ use crate::document::id::DocId;
 use crate::document::json::Object;
 use crate::document::rev_tree::RevValue;
 use crate::limits;
+use crate::observe::workers::Worker;
 use crate::shard::{Edit, EditOp, Fetched, Want};
 
 /// The database's name.
@@ -55,18 +57,9 @@ pub fn read_note(id: &str) -> Option<(EventKind, &str)> {
 impl Coordinator {
     /// Starts the task that notes updates; it ends with the coordinator.
     pub(in crate::coordinator) fn keep_global_changes(self: &Arc<Self>) {
-        let (news, env) = (self.watch_events(), self.env().clone());
+        let news = self.watch_events();
         self.spawn_worker("global_changes", "a change of a database", move |weak, worker| {
-            let (mut news, env) = (news.clone(), env.clone());
-            async move {
-                while news.changed().await.is_ok() {
-                    let Some(coordinator) = weak.upgrade() else { return };
-                    let run = worker.begin();
-                    coordinator.note_updates().await;
-                    drop((run, coordinator));
-                    env.sleep(limits::GLOBAL_CHANGES_PAUSE).await;
-                }
-            }
+            keep_global_changes(weak, worker, news.clone())
         });
     }
 
@@ -96,6 +89,17 @@ impl Coordinator {
                 tracing::warn!("{} events were not noted in {GLOBAL_CHANGES}: {error:?}", step.len());
             }
         }
+    }
+}
+
+async fn keep_global_changes(weak: Weak<Coordinator>, worker: Arc<Worker>, mut news: watch::Receiver<u64>) {
+    let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
+    while news.changed().await.is_ok() {
+        let Some(coordinator) = weak.upgrade() else { return };
+        let run = worker.begin();
+        coordinator.note_updates().await;
+        drop((run, coordinator));
+        env.sleep(limits::GLOBAL_CHANGES_PAUSE).await;
     }
 }
 

@@ -31,7 +31,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    DecideCall, EditText, Refusal, ReplicaPosition, WireError, encode, large_texts,
+    DecideCall, EditRefusal, EditText, ReplicaPosition, WireError, encode, large_texts,
 };
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
@@ -398,7 +398,7 @@ impl Serving<'_> {
             ReplicaOp::Select(call) => self.here(call).await,
             ReplicaOp::SetSyncPoint(call) => self.here(call).await,
             ReplicaOp::Summary(call) => self.here(call).await,
-            ReplicaOp::TakenIn(call) => self.here(call).await,
+            ReplicaOp::AppliedOf(call) => self.here(call).await,
             ReplicaOp::TimesOf => self.here(TimesOf).await,
             ReplicaOp::Wait(Wait { beyond }) => answer::<Wait>(Ok(self.wait(beyond).await)),
             ReplicaOp::DesignVersion => {
@@ -493,9 +493,10 @@ impl Serving<'_> {
 
     async fn compact(&self) -> Result<(), ShardError> {
         let (database, range, shard) = (Arc::clone(self.database), self.range, self.replica.shard.clone());
-        let keep = database.compaction().purges_to_keep(range, &shard).await?;
+        let info = shard.info().await?;
+        let keep = database.compaction().purges_to_keep((range, &shard), &info).await?;
         self.database.context.env.spawn(async move {
-            if let Err(error) = database.compaction().compact_replica((range, &shard), keep, None).await {
+            if let Err(error) = database.compaction().compact_replica((range, &shard), &info, keep, None).await {
                 tracing::warn!(%error, "a compaction ended early");
             }
         });
@@ -506,7 +507,7 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
+    async fn decide(&self, call: DecideCall, asked: &Asked) -> Served<Vec<Result<AcceptedAt, EditRefusal>>> {
         let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.replica.shard;
@@ -515,7 +516,7 @@ impl Serving<'_> {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
         let sent_by = RemoteReplica::new(&self.database.target, self.range, &asked.from.as_str().into());
-        let sent_by = awaited::Caller { node: sent_by, call: asked.id };
+        let sent_by = awaited::RemoteCaller { node: sent_by, call: asked.id };
         let decisions = self.database.primary().decide_own(shard, &edits, &caller, Some(&sent_by)).await;
         let at = Some(Mark::of(self.replica.replica_position()));
         let mut out = Vec::with_capacity(decisions.len());
@@ -524,7 +525,7 @@ impl Serving<'_> {
                 decision = resolve_in_doubt(shard, edit, decision).await;
             }
             let told = |AcceptedEdit { path, attachments }| AcceptedAt { path, attachments, at };
-            out.push(decision.map(told).map_err(Refusal::from));
+            out.push(decision.map(told).map_err(EditRefusal::from));
         }
         Ok(out)
     }

@@ -45,8 +45,8 @@ impl Coordinator {
         let peers = peers.unwrap_or_else(|| Arc::new(Alone::new(&node)));
         let epochs = NodeEpochs::open(&env, &storage).await?;
         let context = Arc::new(Context::new(env, config, storage, peers, (&node, epochs), follow::follow_map));
-        let (cache, forgets, expires) = (Arc::default(), Arc::default(), Arc::default());
-        let coordinator = Arc::new(Coordinator { context, cache, forgets, expires });
+        let (cache, collects, expires) = (Arc::default(), Arc::default(), Arc::default());
+        let coordinator = Arc::new(Coordinator { context, cache, collects, expires });
         coordinator.load().await?;
         coordinator.load_rebuilds().await?;
         shard::resume_drops(&coordinator.context.storage).await?;

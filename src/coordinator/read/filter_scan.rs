@@ -18,7 +18,7 @@ use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::selector::Selector;
 use crate::limits;
-use crate::shard::{Filter, Matched};
+use crate::shard::{FilterScan, Matched};
 use crate::world::cost;
 
 /// What is looked for.
@@ -154,7 +154,7 @@ impl RangeCursor {
             let (descending, selector, collator) = (query.descending, Arc::clone(&query.selector), &query.collator);
             let (from, to) = (start.clone(), end.clone());
             let (collator, conflicts) = (collator.clone(), query.conflicts);
-            let filter_scan = Filter { start: from, end: to, descending, selector, collator, conflicts, limit };
+            let filter_scan = FilterScan { start: from, end: to, descending, selector, collator, conflicts, limit };
             let on_replica = |replica: RangeReplica| {
                 let filter_scan = filter_scan.clone();
                 async move { replica.filter_scan(filter_scan).await }

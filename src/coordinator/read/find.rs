@@ -28,11 +28,21 @@ use crate::index::mango::planner::is_covering;
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::spans::spans;
 use crate::limits;
+use crate::script::Program;
 use crate::shard::{Fetched, Matched, Want, live_conflicts};
 use crate::storage::StorageError;
 use crate::storage::planted::Bug;
 use crate::world::Pool;
 use crate::world::buggify::{Mutation, fewer, mutated};
+
+/// An index, and the design document that it was found in.
+#[derive(Clone)]
+pub struct FindIndex {
+    /// The index.
+    pub fields: FieldIndex,
+    /// The design document.
+    pub program: Program,
+}
 
 /// A query.
 #[derive(Clone)]
@@ -42,7 +52,7 @@ pub struct FindQuery {
     /// Where the page before ended, as the request says.
     pub after: Option<Bookmark>,
     /// The index to use; `None`: all documents.
-    pub index: Option<FieldIndex>,
+    pub index: Option<FindIndex>,
     /// Only documents of this partition.
     pub partition: Option<String>,
     /// Compares values.
@@ -98,7 +108,7 @@ impl Queries<'_> {
         let request = &query.request;
         let wants_some = request.limit > 0 || request.count || request.groups.is_some() || request.execution_stats;
         let columns = match &query.index {
-            Some(index) => index.names().into_iter().filter_map(|name| FieldPath::parse(name).ok()).collect(),
+            Some(index) => index.fields.names().into_iter().filter_map(|name| FieldPath::parse(name).ok()).collect(),
             None => Arc::default(),
         };
         let source = match &query.index {
@@ -107,7 +117,7 @@ impl Queries<'_> {
             Some(index) => self.rows(&query, index).await?,
         };
         // Rows of one replica's index are no documents of several.
-        let covering = request.r <= 1 && query.index.as_ref().is_some_and(|index| is_covering(request, index));
+        let covering = request.r <= 1 && query.index.as_ref().is_some_and(|index| is_covering(request, &index.fields));
         Ok(Hits { database: Arc::clone(self.database), query, columns, covering, source, unread: Vec::new() })
     }
 
@@ -148,12 +158,12 @@ impl Queries<'_> {
         })))
     }
 
-    async fn rows(self, query: &FindQuery, index: &FieldIndex) -> Result<Source, ViewError> {
+    async fn rows(self, query: &FindQuery, index: &FindIndex) -> Result<Source, ViewError> {
         let request = &query.request;
         let planted = self.context.storage.planted();
         let rules =
             RangeRules { narrow_on_ne: planted.has(Bug::RangeNarrowedOnNe), ..RangeRules::new(&query.collator) };
-        let spans = spans(request, query.after.as_ref(), index, rules);
+        let spans = spans(request, query.after.as_ref(), &index.fields, rules);
         if spans.is_empty() {
             return Ok(Source::None);
         }
@@ -173,7 +183,7 @@ impl Queries<'_> {
             stable: request.stable,
             partition: query.partition.clone(),
         };
-        let view = self.view(&DocId::new(&index.ddoc), &index.name).await?;
+        let view = self.view_in(&index.program, &index.fields.name).await?;
         Ok(Source::Index(Box::new(view.begin(asked).await?)))
     }
 }

@@ -248,7 +248,6 @@ impl Documents<'_> {
                 let Some(stored) = body_of(&from, &id, &rev).await else { continue };
                 let edits = merge_of_stored(&id, path, data.deleted, &stored, revs_limit).into_iter().collect();
                 let source = RemoteReplica::new(&target, range, &node);
-                context.env.metrics().count(Counter::ReadRepairs);
                 let done = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await;
                 let counter = if done.is_ok() { Counter::RepairsMade } else { Counter::RepairsFailed };
                 context.env.metrics().count(counter);

@@ -112,10 +112,18 @@ impl Queries<'_> {
     /// [`SearchFailure::View`], [`SearchFailure::NoIndex`]; [`SearchFailure::UnknownAnalyzer`].
     pub async fn typed_search(self, id: &DocId, name: &str) -> Result<DatabaseSearch, SearchFailure> {
         let program = self.design_docs().program(id).await?;
+        self.typed_search_in(&program, name).await
+    }
+
+    /// The index with types `name` of a design document that was read.
+    ///
+    /// # Errors
+    /// As [`Queries::typed_search`].
+    pub async fn typed_search_in(self, program: &Program, name: &str) -> Result<DatabaseSearch, SearchFailure> {
         let definition = SearchDefinition::find_typed(program.body(), name, self.map().partitioned);
         let definition = definition.map_err(SearchFailure::NoIndex)?;
         let unknown = definition.analyzer.as_ref().err().map(|error| error.0.clone());
-        let search = self.search_of(&program, Arc::new(definition));
+        let search = self.search_of(program, Arc::new(definition));
         let search = search.ok_or_else(|| SearchFailure::UnknownAnalyzer(unknown.unwrap_or_default()))?;
         self.serving_search(search, name).await
     }

@@ -191,8 +191,20 @@ impl Queries<'_> {
     /// [`ViewError::Design`], [`ViewError::NoView`].
     pub async fn view(self, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
         let program = self.design_docs().program(id).await?;
+        self.view_in(&program, name).await
+    }
+
+    /// The view `name` of a design document that was read.
+    ///
+    /// # Errors
+    /// [`ViewError::NoView`].
+    pub(in crate::coordinator) async fn view_in(
+        self,
+        program: &Program,
+        name: &str,
+    ) -> Result<DatabaseView, ViewError> {
         let found = Definition::find(program.body(), name, self.map().partitioned);
-        let view = self.view_of(&program, Arc::new(found.ok_or(ViewError::NoView)?));
+        let view = self.view_of(program, Arc::new(found.ok_or(ViewError::NoView)?));
         if self.swaps_when_ready() && self.floor.is_none() { self.serving(view, name).await } else { Ok(view) }
     }
 

@@ -23,7 +23,7 @@ use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::observe::tasks::{Subject, TaskKind};
 use crate::observe::workers::Worker;
-use crate::shard::{self, Pace, ShardError, ShardReplica};
+use crate::shard::{self, Pace, ShardError, ShardInfo, ShardReplica};
 
 /// When a range is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,15 +112,16 @@ impl Compaction<'_> {
         let Some(OwnReplica { shard: replica, .. }) = self.replicas().own_replica(index).await? else {
             return Ok(false);
         };
+        let info = replica.info().await?;
         let hours = match due {
             None => None,
-            Some(thresholds) => match thresholds.due(&replica.info().await?.sizes, self.context.env.wall()) {
+            Some(thresholds) => match thresholds.due(&info.sizes, self.context.env.wall()) {
                 None => return Ok(false),
                 hours => hours,
             },
         };
-        let keep = self.purges_to_keep(index, &replica).await?;
-        self.compact_replica((index, &replica), keep, hours).await
+        let keep = self.purges_to_keep((index, &replica), &info).await?;
+        self.compact_replica((index, &replica), &info, keep, hours).await
     }
 
     /// Compacts this node's replica of a range, whose log of purges keeps its last `keep` records. Where `hours` are
@@ -128,15 +129,15 @@ impl Compaction<'_> {
     pub(in crate::coordinator) async fn compact_replica(
         self,
         (index, replica): (usize, &ShardReplica),
+        info: &ShardInfo,
         keep: u64,
         hours: Option<Window>,
     ) -> Result<bool, ShardError> {
-        let (env, info) = (&self.context.env, replica.info().await?);
+        let env = &self.context.env;
         let subject = Subject::new(TaskKind::DatabaseCompaction, &self.name).range(self.map().range(index));
         let task = env.begin_task(subject, Some(info.doc_count.saturating_add(info.doc_del_count)));
         let goes_on = |phase: &'static str, documents: u64| {
-            task.phase(phase);
-            task.done(documents);
+            task.step(phase, documents);
             hours.is_none_or(|hours| hours.lets_go_on(env.wall()))
         };
         let is_done = replica.compact_while(keep, self.compaction_pace(), &goes_on).await?;
@@ -152,17 +153,16 @@ impl Compaction<'_> {
     /// that was removed, too, until the range is moved off it: the node may be added again.
     pub(in crate::coordinator) async fn purges_to_keep(
         self,
-        index: usize,
-        replica: &ShardReplica,
+        (index, replica): (usize, &ShardReplica),
+        info: &ShardInfo,
     ) -> Result<u64, ShardError> {
         if self.children(index).await?.is_some() {
             return Ok(u64::MAX);
         }
         let mut keep = self.purged_infos_limit();
-        let last = replica.info().await?.purge_seq;
         let others = self.replicas().nodes_of(index).into_iter().filter(|node| *node != self.context.node);
         for node in others {
-            let lacks = last.saturating_sub(sync_points::purges_taken(replica, &node).await?);
+            let lacks = info.purge_seq.saturating_sub(sync_points::purges_taken(replica, &node).await?);
             if lacks > keep {
                 let (name, why) = (&self.name, "records of purges are kept until a replica has taken them in");
                 tracing::info!(database = name, range = index, %node, records = lacks, "{why}");

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::coordinator::replica::calls::Awaits;
-use crate::coordinator::replica::message::is_of_later_build;
+use crate::coordinator::replica::message::is_unknown_call;
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::world::lock;
 use crate::world::sync::Mutex;
@@ -42,18 +42,18 @@ impl Drop for Guard<'_> {
 }
 
 /// A call that this node works off: who sent it, and its number there.
-pub(in crate::coordinator) struct Caller {
+pub(in crate::coordinator) struct RemoteCaller {
     pub node: RemoteReplica,
     pub call: u64,
 }
 
-impl Caller {
+impl RemoteCaller {
     /// Whether the caller still waits. One that cannot be asked does not, as far as this node knows; one of an older
     /// build does not know the question and counts as waiting.
     pub async fn waits(&self) -> bool {
         match self.node.ask(Awaits(self.call)).await {
             Ok(waits) => waits,
-            Err(error) => is_of_later_build(&error),
+            Err(error) => is_unknown_call(&error),
         }
     }
 }

@@ -115,8 +115,8 @@ pub struct Coordinator {
     pub(in crate::coordinator) context: Arc<Context>,
     // A blocking lock: held for map operations only, never across an await.
     pub(in crate::coordinator) cache: Arc<RwLock<Cache>>,
-    /// Whether the task runs that forgets tombstones.
-    pub(in crate::coordinator) forgets: Arc<AtomicBool>,
+    /// Whether the task runs that collects tombstones.
+    pub(in crate::coordinator) collects: Arc<AtomicBool>,
     /// Whether the task runs that deletes documents which have ended.
     pub(in crate::coordinator) expires: Arc<AtomicBool>,
 }

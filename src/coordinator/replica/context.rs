@@ -329,5 +329,5 @@ impl Context {
 pub(in crate::coordinator) fn age(config: &Config) -> Option<Duration> {
     let days: f64 = config.get("settee", "tombstone_days")?.trim().parse().ok()?;
     let age = Duration::try_from_secs_f64(days * 86_400.0).ok().filter(|age| !age.is_zero())?;
-    Some(age.max(limits::FORGET_AGE_MIN))
+    Some(age.max(limits::TOMBSTONE_AGE_MIN))
 }

@@ -17,7 +17,7 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_replica::{OwnReplica, RangeReplica};
 use crate::coordinator::replica::replicas::Replicas;
 use crate::coordinator::replica::sync_points;
-use crate::coordinator::replica::token::{self, Held, Mark, Token, Written};
+use crate::coordinator::replica::token::{self, HeldWrites, Mark, RangeWrites, WriteToken};
 use crate::coordinator::topology::error::TokenError;
 use crate::coordinator::topology::record;
 use crate::coordinator::topology::shard_map::Range;
@@ -48,7 +48,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// There are none within `limits::TOKEN_WAIT`, or the database is another one than that of the token.
-    pub async fn floor(&self, name: &str, token: &Token) -> Result<Option<Arc<Floor>>, TokenError> {
+    pub async fn floor(&self, name: &str, token: &WriteToken) -> Result<Option<Arc<Floor>>, TokenError> {
         if !token.names(name) || mutated(Mutation::WriteTokenIgnored) {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ impl Coordinator {
         }
     }
 
-    async fn try_floor(&self, name: &str, token: &Token) -> Result<Option<Arc<Floor>>, TokenError> {
+    async fn try_floor(&self, name: &str, token: &WriteToken) -> Result<Option<Arc<Floor>>, TokenError> {
         let database = self.database(name).ok();
         if let Some(database) = &database
             && let Some(writes) = token.writes(name, database.instance())
@@ -86,7 +86,7 @@ impl Coordinator {
     }
 
     /// Whether this node knows that the databases of a token were deleted.
-    async fn were_deleted(&self, name: &str, token: &Token) -> bool {
+    async fn were_deleted(&self, name: &str, token: &WriteToken) -> bool {
         if self.context().others().is_empty() {
             return true;
         }
@@ -109,8 +109,8 @@ impl Database {
         }
     }
 
-    pub(in crate::coordinator) fn token_of(&self, writes: impl IntoIterator<Item = Written>) -> Option<String> {
-        Token::of(&self.name, self.instance(), writes).text()
+    pub(in crate::coordinator) fn token_of(&self, writes: impl IntoIterator<Item = RangeWrites>) -> Option<String> {
+        WriteToken::of(&self.name, self.instance(), writes).text()
     }
 
     /// Which of the replicas of a range may be read.
@@ -131,11 +131,11 @@ impl Database {
 impl Replicas<'_> {
     /// The nodes whose replicas hold writes, for each range that they are in; `None`: of one there is none that can be
     /// asked.
-    async fn holders_of(self, writes: &[Written]) -> Option<Floor> {
+    async fn holders_of(self, writes: &[RangeWrites]) -> Option<Floor> {
         let layout = self.layout();
         let of_range = |index: &usize| {
             let (index, range, layout) = (*index, layout.map.range(*index), &layout);
-            let wanted: Vec<Held> =
+            let wanted: Vec<HeldWrites> =
                 writes.iter().filter(|written| overlap(written.range, range)).map(|w| w.held.clone()).collect();
             async move {
                 match wanted.is_empty() {
@@ -156,7 +156,7 @@ impl Replicas<'_> {
         self,
         layout: &Layout,
         index: usize,
-        wanted: Vec<Held>,
+        wanted: Vec<HeldWrites>,
     ) -> Result<Vec<Arc<str>>, ShardError> {
         let (replicas, own) = (self.all_readers(layout, index).await?, &self.context.node);
         if let Some(RangeReplica::Own(replica)) = replicas.first()
@@ -188,7 +188,7 @@ impl Replicas<'_> {
         layout: &Layout,
         index: usize,
         replica: &OwnReplica,
-        wanted: &[Held],
+        wanted: &[HeldWrites],
     ) -> Result<bool, ShardError> {
         for held in wanted {
             let mut holds = held.marks.iter().any(|mark| replica.reached(mark));

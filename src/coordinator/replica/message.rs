@@ -151,7 +151,7 @@ pub(in crate::coordinator) struct StatusReport {
     pub rounds: u64,
     /// The purges that it has heard of; `None`: the node does not say so.
     #[serde(default)]
-    pub heard: Option<Vec<Heard>>,
+    pub heard: Option<Vec<HeardPurges>>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -179,7 +179,7 @@ impl StatusReport {
 /// Purges of another replica that a replica has heard of: from that one, or from one that had. Also of replicas that
 /// are gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Heard {
+pub(in crate::coordinator) struct HeardPurges {
     pub node: String,
     pub shard: u64,
     /// The last of them.
@@ -215,9 +215,9 @@ pub(in crate::coordinator) struct SyncPoint {
     pub to: u64,
 }
 
-/// What a replica knows of another one that it has read.
+/// What a replica has applied of another one, and what it has heard of that one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct TakenIn {
+pub(in crate::coordinator) struct AppliedState {
     /// How far.
     pub point: Option<SyncPoint>,
     /// The epochs of the other one, as it told them when it was read, with those that it had told before, and the
@@ -225,14 +225,14 @@ pub(in crate::coordinator) struct TakenIn {
     pub epochs: Vec<(u64, u64)>,
     /// The purges of all replicas of that node that it has heard of.
     #[serde(default)]
-    pub heard: Vec<Heard>,
+    pub heard: Vec<HeardPurges>,
 }
 
-impl TakenIn {
+impl AppliedState {
     /// What there is about the replicas of a node in what was heard of all.
-    pub fn of(heard: &[Heard], node: &str) -> TakenIn {
+    pub fn of(heard: &[HeardPurges], node: &str) -> AppliedState {
         let heard = heard.iter().filter(|heard| heard.node == node).cloned().collect();
-        TakenIn { heard, ..TakenIn::default() }
+        AppliedState { heard, ..AppliedState::default() }
     }
 
     /// Whether the purges of a replica of that node are known up to `floor`.
@@ -261,7 +261,7 @@ pub(in crate::coordinator) enum WireError {
 
 /// Why a primary refused an edit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum Refusal {
+pub(in crate::coordinator) enum EditRefusal {
     Conflict,
     Design(DesignError),
     Forbidden(Value),
@@ -274,36 +274,36 @@ pub(in crate::coordinator) enum Refusal {
     UploadGone { name: String },
 }
 
-impl From<WriteError> for Refusal {
-    fn from(error: WriteError) -> Refusal {
+impl From<WriteError> for EditRefusal {
+    fn from(error: WriteError) -> EditRefusal {
         match error {
-            WriteError::Conflict => Refusal::Conflict,
-            WriteError::Design(error) => Refusal::Design(error),
-            WriteError::Forbidden { reason } => Refusal::Forbidden(reason),
-            WriteError::MissingStub { id, name } => Refusal::MissingStub { id, name },
-            WriteError::PartitionOverflow { id } => Refusal::PartitionOverflow { id },
-            WriteError::Script(error) => Refusal::Script(error),
-            WriteError::Unauthorized { reason } => Refusal::Unauthorized(reason),
-            WriteError::UploadGone { name } => Refusal::UploadGone { name },
-            WriteError::Unavailable(error) => Refusal::Unavailable(error.into()),
-            _ => Refusal::Unknown,
+            WriteError::Conflict => EditRefusal::Conflict,
+            WriteError::Design(error) => EditRefusal::Design(error),
+            WriteError::Forbidden { reason } => EditRefusal::Forbidden(reason),
+            WriteError::MissingStub { id, name } => EditRefusal::MissingStub { id, name },
+            WriteError::PartitionOverflow { id } => EditRefusal::PartitionOverflow { id },
+            WriteError::Script(error) => EditRefusal::Script(error),
+            WriteError::Unauthorized { reason } => EditRefusal::Unauthorized(reason),
+            WriteError::UploadGone { name } => EditRefusal::UploadGone { name },
+            WriteError::Unavailable(error) => EditRefusal::Unavailable(error.into()),
+            _ => EditRefusal::Unknown,
         }
     }
 }
 
-impl From<Refusal> for WriteError {
-    fn from(refusal: Refusal) -> WriteError {
+impl From<EditRefusal> for WriteError {
+    fn from(refusal: EditRefusal) -> WriteError {
         match refusal {
-            Refusal::Conflict => WriteError::Conflict,
-            Refusal::Design(error) => WriteError::Design(error),
-            Refusal::Forbidden(reason) => WriteError::Forbidden { reason },
-            Refusal::MissingStub { id, name } => WriteError::MissingStub { id, name },
-            Refusal::PartitionOverflow { id } => WriteError::PartitionOverflow { id },
-            Refusal::Script(error) => WriteError::Script(error),
-            Refusal::Unauthorized(reason) => WriteError::Unauthorized { reason },
-            Refusal::Unavailable(error) => ShardError::from(error).into(),
-            Refusal::Unknown => WriteError::Unknown,
-            Refusal::UploadGone { name } => WriteError::UploadGone { name },
+            EditRefusal::Conflict => WriteError::Conflict,
+            EditRefusal::Design(error) => WriteError::Design(error),
+            EditRefusal::Forbidden(reason) => WriteError::Forbidden { reason },
+            EditRefusal::MissingStub { id, name } => WriteError::MissingStub { id, name },
+            EditRefusal::PartitionOverflow { id } => WriteError::PartitionOverflow { id },
+            EditRefusal::Script(error) => WriteError::Script(error),
+            EditRefusal::Unauthorized(reason) => WriteError::Unauthorized { reason },
+            EditRefusal::Unavailable(error) => ShardError::from(error).into(),
+            EditRefusal::Unknown => WriteError::Unknown,
+            EditRefusal::UploadGone { name } => WriteError::UploadGone { name },
         }
     }
 }
@@ -341,7 +341,7 @@ impl From<WireError> for ShardError {
 const UNKNOWN: &str = "unknown variant";
 
 /// Whether a node refused a call for its build does not know what is asked.
-pub(in crate::coordinator) fn is_of_later_build(error: &ShardError) -> bool {
+pub(in crate::coordinator) fn is_unknown_call(error: &ShardError) -> bool {
     matches!(error, ShardError::NotExecuted(why) if why.contains(UNKNOWN))
 }
 
@@ -382,11 +382,13 @@ mod tests {
     fn messages_round_trip() {
         let rev = |text| Revision::parse(text).unwrap();
         let path = RevPath { start: 2, ids: vec![rev("2-0123456789abcdef0123456789abcdef").hash, rev("1-odd").hash] };
-        let accepted: Vec<Result<AcceptedEdit, Refusal>> = vec![
+        let accepted: Vec<Result<AcceptedEdit, EditRefusal>> = vec![
             Ok(AcceptedEdit { path, attachments: Vec::new() }),
-            Err(Refusal::Forbidden(crate::document::json::parse(br#"{"b":1.0,"a":12345678901234567890123}"#).unwrap())),
+            Err(EditRefusal::Forbidden(
+                crate::document::json::parse(br#"{"b":1.0,"a":12345678901234567890123}"#).unwrap(),
+            )),
         ];
-        let read: Vec<Result<AcceptedEdit, Refusal>> = decode(&encode(&accepted)).unwrap();
+        let read: Vec<Result<AcceptedEdit, EditRefusal>> = decode(&encode(&accepted)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{accepted:?}"));
     }
 

@@ -6,7 +6,7 @@ use crate::coordinator::replica::epoch::{Epochs, NodeEpochs};
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::topology::seq::SeqEntry;
-use crate::shard::{ChangesPage, ShardError, ShardReplica};
+use crate::shard::{ShardChangesPage, ShardError, ShardReplica};
 use crate::storage::StorageError;
 
 /// A replica on this node.
@@ -63,7 +63,7 @@ impl OwnReplica {
     }
 
     /// Changes, a page of them; refused in another epoch.
-    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
+    pub async fn changes(&self, call: ChangesCall) -> Result<ShardChangesPage, ShardError> {
         self.check_epoch(call.epoch)?;
         self.shard.changes(call.since, call.direction, call.limit()).await
     }

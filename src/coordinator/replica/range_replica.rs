@@ -17,7 +17,7 @@ use crate::coordinator::replica::calls::{
     PurgeInfos, ReleaseState, ReplicaOp, Resume, RowsOf, Select, SelectedOf, Stage, StageFinish, StageWrite, Status,
     SummaryOf, TimesOf, UpdateView, ViewQuestion,
 };
-use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_of_later_build};
+use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition, is_unknown_call};
 pub(in crate::coordinator) use crate::coordinator::replica::own_replica::{ORIGIN, OwnReplica};
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::topology::seq::SeqEntry;
@@ -30,8 +30,8 @@ use crate::index::{
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
-    ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
-    ShardInfo, Stamp, Summary, Times, Want,
+    Fetched, FilterPage, FilterScan, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardChangesPage,
+    ShardError, ShardInfo, Stamp, Summary, Times, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
 
@@ -104,13 +104,13 @@ impl RangeReplica {
     }
 
     /// See [`crate::shard::ShardReplica::changes`].
-    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
+    pub async fn changes(&self, call: ChangesCall) -> Result<ShardChangesPage, ShardError> {
         self.ask(Changes(call)).await
     }
 
     /// The next documents that a selector matches, see [`crate::shard::ShardReplica::filter_scan`]. This node matches
     /// the documents of another node.
-    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+    pub async fn filter_scan(&self, filter_scan: FilterScan) -> Result<FilterPage, ShardError> {
         match self {
             RangeReplica::Own(replica) => replica.shard.filter_scan(filter_scan).await,
             RangeReplica::Remote(replica) => replica.filter_scan(filter_scan).await,
@@ -155,7 +155,7 @@ impl RangeReplica {
     pub async fn position_at(&self, time: u64) -> Result<u64, ShardError> {
         match self.ask(TimesOf).await {
             Ok(times) => Ok(times.since(time)),
-            Err(error) if is_of_later_build(&error) => Ok(0),
+            Err(error) if is_unknown_call(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }

@@ -17,7 +17,7 @@ use crate::coordinator::replica::calls::{
 };
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    DecideCall, EditText, Refusal, ReplicaPosition, WireError, decode_shared, is_of_later_build,
+    DecideCall, EditRefusal, EditText, ReplicaPosition, WireError, decode_shared, is_unknown_call,
 };
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::caller::Caller;
@@ -29,7 +29,7 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument, ShardError, Stamp, Want,
+    Edit, EditOp, Fetched, FilterPage, FilterScan, Horizon, ListPage, ListRow, LocalDocument, ShardError, Stamp, Want,
     live_conflicts,
 };
 use crate::storage::{Direction, StorageError};
@@ -205,7 +205,7 @@ impl RemoteReplica {
     pub async fn fetch_some(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<FetchedPart, ShardError> {
         let ask = FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
         let (found, needs) = match self.ask(ask).await {
-            Err(error) if is_of_later_build(&error) => return self.fetch_of_older(wants).await,
+            Err(error) if is_unknown_call(&error) => return self.fetch_of_older(wants).await,
             part => part?,
         };
         let (needs, told) = (usize::try_from(needs).unwrap_or(usize::MAX), found.len());
@@ -233,7 +233,7 @@ impl RemoteReplica {
     }
 
     /// The next documents that a selector takes, of one page of them.
-    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+    pub async fn filter_scan(&self, filter_scan: FilterScan) -> Result<FilterPage, ShardError> {
         let (start, end) = (filter_scan.start.clone(), filter_scan.end.clone());
         let limit = limits::PAGE_DOCS;
         let page = ListPage { start, end, descending: filter_scan.descending, limit, bodies: true };
@@ -262,14 +262,14 @@ impl RemoteReplica {
         caller: &Caller,
         source: &str,
         in_doubt: bool,
-    ) -> Result<Vec<Result<AcceptedAt, Refusal>>, ShardError> {
+    ) -> Result<Vec<Result<AcceptedAt, EditRefusal>>, ShardError> {
         let call = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
             let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
             Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
         };
         let accepted = self.ask_once(call).await?;
-        if accepted.iter().any(|decision| matches!(decision, Err(Refusal::Unavailable(WireError::Moved)))) {
+        if accepted.iter().any(|decision| matches!(decision, Err(EditRefusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
         match accepted.len() == edits.len() {

@@ -4,7 +4,7 @@
 //! continues at q the next time. A reader that has read A up to p or further has seen all that B has up to q, so that
 //! it may continue there when A is gone.
 
-use crate::coordinator::replica::message::{Heard, SyncPoint, TakenIn, decode, encode};
+use crate::coordinator::replica::message::{AppliedState, HeardPurges, SyncPoint, decode, encode};
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::limits;
 use crate::shard::{ShardError, ShardReplica};
@@ -64,18 +64,21 @@ pub(in crate::coordinator) async fn set_pulled(
 }
 
 /// What this replica knows of that of `node`, for that one or another one.
-pub(in crate::coordinator) async fn taken_in(replica: &ShardReplica, node: &str) -> Result<TakenIn, ShardError> {
+pub(in crate::coordinator) async fn applied_of(replica: &ShardReplica, node: &str) -> Result<AppliedState, ShardError> {
     let (point, epochs) = (pulled(replica, node).await?, epochs_of(replica, node).await?);
-    Ok(TakenIn { point, epochs, ..TakenIn::of(&heard(replica).await?, node) })
+    Ok(AppliedState { point, epochs, ..AppliedState::of(&heard(replica).await?, node) })
 }
 
 /// The purges of other replicas that this one has heard of.
-pub(in crate::coordinator) async fn heard(replica: &ShardReplica) -> Result<Vec<Heard>, ShardError> {
+pub(in crate::coordinator) async fn heard(replica: &ShardReplica) -> Result<Vec<HeardPurges>, ShardError> {
     Ok(replica.meta_get(HEARD).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
 /// Notes purges of other replicas that this one has heard of: it holds nothing any more that they removed.
-pub(in crate::coordinator) async fn note_heard(replica: &ShardReplica, news: Vec<Heard>) -> Result<(), ShardError> {
+pub(in crate::coordinator) async fn note_heard(
+    replica: &ShardReplica,
+    news: Vec<HeardPurges>,
+) -> Result<(), ShardError> {
     let known = heard(replica).await?;
     if with_heard(known.clone(), &news) == known {
         return Ok(());
@@ -83,14 +86,14 @@ pub(in crate::coordinator) async fn note_heard(replica: &ShardReplica, news: Vec
     // Other replicas are read at the same moment.
     replica
         .meta_change(HEARD, move |stored| {
-            let known: Vec<Heard> = stored.map(read).transpose()?.unwrap_or_default();
+            let known: Vec<HeardPurges> = stored.map(read).transpose()?.unwrap_or_default();
             Ok(encode(&with_heard(known, &news)).to_vec())
         })
         .await
 }
 
 /// Those heard of, with others; those of the replicas that were heard of last stay where they are too many.
-fn with_heard(mut known: Vec<Heard>, news: &[Heard]) -> Vec<Heard> {
+fn with_heard(mut known: Vec<HeardPurges>, news: &[HeardPurges]) -> Vec<HeardPurges> {
     for new in news.iter().filter(|new| new.purges > 0) {
         match known.iter_mut().find(|heard| (&heard.node, heard.shard) == (&new.node, new.shard)) {
             Some(heard) => {
@@ -164,10 +167,10 @@ mod tests {
 
     #[test]
     fn purges_heard_of_never_grow_less_and_those_of_replicas_that_are_gone_stay() {
-        let heard = |shard, purges, floor| Heard { node: "n1@h".to_owned(), shard, purges, floor };
+        let heard = |shard, purges, floor| HeardPurges { node: "n1@h".to_owned(), shard, purges, floor };
         let known = with_heard(vec![heard(7, 9, 4)], &[heard(7, 5, 5), heard(8, 3, 0), heard(9, 0, 0)]);
         assert_eq!(known, [heard(7, 9, 5), heard(8, 3, 0)]);
-        let many: Vec<Heard> = (10..1000).map(|shard| heard(shard, 1, 0)).collect();
+        let many: Vec<HeardPurges> = (10..1000).map(|shard| heard(shard, 1, 0)).collect();
         let kept = with_heard(known, &many);
         assert_eq!((kept.len(), kept.last()), (limits::HEARD_KEPT, Some(&heard(999, 1, 0))));
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use super::check::filled;
 use super::*;
 use crate::coordinator::backup::{self, BackupError, Extent, LeftOut, Snapshot, dump, load, restore};
-use crate::coordinator::{ReadOperations, UploadOptions, WriteOperations, WriteOptions};
+use crate::coordinator::{ReadOperations, RebalanceOperations, UploadOptions, WriteOperations, WriteOptions};
 use crate::shard::Pace;
 use crate::world::with_disk::with_disk;
 use crate::world::{Disk, Entry, Env, File, OpenMode};
@@ -557,6 +558,23 @@ async fn a_snapshot_is_behind_the_newest_one_although_the_clock_went_back() {
     let latest = backup::latest_of_node(env.disk().as_ref(), folder.path()).unwrap().unwrap();
     assert_eq!(latest, folder.path().join(&file));
     assert_eq!(file, format!("nodes/{:015}.json", time + 1));
+}
+
+/// The snapshot of all databases failed where a range of one had left the node just after that was looked at.
+#[tokio::test]
+async fn a_snapshot_of_a_node_leaves_out_a_database_whose_range_has_just_left() {
+    let (world, coordinator, database) = database(2).await;
+    put(&database, "a", "{}").await;
+    coordinator.create_database("other", CreateOptions::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // The map is as before, so that the first look finds nothing.
+    database.own_replicas().let_go(database.ranges()[0], Duration::ZERO).await;
+    assert!(database.replicas().holds_every_range());
+    let taken = backup::snapshot_node(&world.env, &coordinator, folder.path(), Extent::Added).await.unwrap();
+    assert_eq!(taken.left_out, ["db"]);
+    assert!(taken.databases.iter().any(|(name, _)| name == "other"), "{taken:?}");
+    let own = snapshot(&world.env, &database, folder.path()).await;
+    assert!(matches!(&own, Err(BackupError::Elsewhere(name)) if name == "db"), "{own:?}");
 }
 
 /// Attachments that go with their documents while they are read were told as damage.

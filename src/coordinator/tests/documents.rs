@@ -291,7 +291,8 @@ async fn compaction_keeps_to_its_hours() {
     set(("smoosh.ratio_dbs", "strict_window"), "true").await;
     let hours = Window::of(coordinator.config(), "smoosh.ratio_dbs");
     let own = database.replicas().own_replica(0).await.unwrap().unwrap().shard;
-    let ended = database.compaction().compact_replica((0, &own), 1000, Some(hours)).await;
+    let info = own.info().await.unwrap();
+    let ended = database.compaction().compact_replica((0, &own), &info, 1000, Some(hours)).await;
     assert_eq!(ended, Ok(false), "one that ran into their end stops");
     set(("smoosh.ratio_dbs", "from"), &format!("{:02}:00", (hour + 22) % 24)).await;
     assert_eq!(coordinator.compact_what_is_due().await, 1, "what it left is done in the next ones");

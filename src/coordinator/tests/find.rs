@@ -22,12 +22,15 @@ async fn filled() -> (World, Arc<Coordinator>, Arc<Database>) {
     (world, coordinator, database)
 }
 
-pub(super) fn query(text: &str, index: bool) -> FindQuery {
+pub(super) async fn query(database: &Arc<Database>, text: &str, index: bool) -> FindQuery {
     let request = FindRequest::parse(parse(text.as_bytes()).unwrap().as_object().unwrap()).unwrap();
     let columns = ["m", "n"].map(|name| (name.to_owned(), "asc".to_owned())).to_vec();
     let filter = parse(b"{}").unwrap();
-    let index =
-        index.then(|| FieldIndex { ddoc: "_design/x".into(), name: "i".into(), partitioned: false, columns, filter });
+    let fields = FieldIndex { ddoc: "_design/x".into(), name: "i".into(), partitioned: false, columns, filter };
+    let index = match index {
+        true => Some(FindIndex { program: database.design_docs().program(&id("_design/x")).await.unwrap(), fields }),
+        false => None,
+    };
     FindQuery { request: Arc::new(request), after: None, index, partition: None, collator: Collator::new() }
 }
 
@@ -57,8 +60,8 @@ async fn an_index_gives_what_a_scan_gives_in_the_order_of_its_keys() {
         r#"{"m":{"$gte":0},"n":{"$exists":true},"_id":{"$lt":"d007"}}"#,
     ] {
         let text = format!(r#"{{"selector":{selector}}}"#);
-        let (mut scanned, _) = texts(&database, query(&text, false), 1000).await;
-        let (by_index, _) = texts(&database, query(&text, true), 1000).await;
+        let (mut scanned, _) = texts(&database, query(&database, &text, false).await, 1000).await;
+        let (by_index, _) = texts(&database, query(&database, &text, true).await, 1000).await;
         assert!(!scanned.is_empty() && scanned.is_sorted(), "{selector}");
         let key = |text: &String| {
             let document = parse(text.as_bytes()).unwrap();
@@ -68,7 +71,7 @@ async fn an_index_gives_what_a_scan_gives_in_the_order_of_its_keys() {
         scanned.sort_by_key(key);
         assert_eq!(by_index, scanned, "{selector}");
         let covered = format!(r#"{{"selector":{selector},"fields":["n"]}}"#);
-        let (covered, _) = texts(&database, query(&covered, true), 1000).await;
+        let (covered, _) = texts(&database, query(&database, &covered, true).await, 1000).await;
         let numbers: Vec<String> = by_index.iter().map(|text| format!(r#"{{"n":{}}}"#, key(text).1.unwrap())).collect();
         assert_eq!(covered, numbers, "{selector}");
     }
@@ -88,7 +91,7 @@ async fn a_scan_of_a_partition_gives_its_own_documents_only() {
     for selector in [r#"{"v":1}"#, "{}", r#"{"_id":{"$gt":null}}"#] {
         for (partition, expected) in [("a", vec!["a:1", "a:2"]), ("b", vec!["b:1"]), ("zz", vec![])] {
             let text = format!(r#"{{"selector":{selector},"fields":["_id"]}}"#);
-            let query = FindQuery { partition: Some(partition.to_owned()), ..query(&text, false) };
+            let query = FindQuery { partition: Some(partition.to_owned()), ..query(&database, &text, false).await };
             let (found, _) = texts(&database, query, 10).await;
             let expected: Vec<String> = expected.iter().map(|id| format!(r#"{{"_id":"{id}"}}"#)).collect();
             assert_eq!(found, expected, "{selector} in {partition}");
@@ -101,11 +104,11 @@ async fn pages_go_on_behind_their_bookmarks() {
     let (_world, _coordinator, database) = filled().await;
     for (index, sort) in [(true, ""), (true, r#","sort":[{"m":"desc"},{"n":"desc"}]"#), (false, "")] {
         let text = format!(r#"{{"selector":{{"m":{{"$in":[0,1]}},"n":{{"$gt":3}}}}{sort}}}"#);
-        let (all, _) = texts(&database, query(&text, index), 1000).await;
+        let (all, _) = texts(&database, query(&database, &text, index).await, 1000).await;
         assert_eq!(all.len(), 264);
         let (mut seen, mut bookmark) = (Vec::new(), None);
         loop {
-            let mut query = query(&text, index);
+            let mut query = query(&database, &text, index).await;
             query.after = bookmark.take();
             let (page, last) = texts(&database, query, 50).await;
             if page.is_empty() {
@@ -127,7 +130,7 @@ async fn costs_are_counted_and_a_covering_index_reads_no_document() {
         (r#"{"selector":{"m":0,"n":{"$ne":3}},"fields":["_id"]}"#, true, (134, 0, 133)),
         (r#"{"selector":{"m":{"$in":[0,9]},"n":{"$in":[3,4]}},"limit":0,"count":true}"#, true, (1, 0, 1)),
     ] {
-        let mut hits = database.queries().find(query(text, index)).await.unwrap();
+        let mut hits = database.queries().find(query(&database, text, index).await).await.unwrap();
         let mut cost = (0, 0, 0);
         while let Some(page) = hits.next(1000).await.unwrap() {
             cost = (cost.0 + page.keys, cost.1 + page.docs, cost.2 + page.hits.len());
@@ -157,12 +160,12 @@ async fn planted_bugs_lose_and_repeat_documents() {
         let text = r#"{"selector":{"m":0,"n":{"$ne":9}},"fields":["_id"]}"#;
         for n in 0..14 {
             let rev = put(&database, &format!("d{n:02}"), &format!(r#"{{"n":{n},"m":0}}"#)).await;
-            texts(&database, query(text, true), 1000).await;
+            texts(&database, query(&database, text, true).await, 1000).await;
             if n == 5 {
                 put(&database, "d05", &format!(r#"{{"_rev":"{rev}","n":0,"m":0}}"#)).await;
             }
         }
-        let (found, _) = texts(&database, query(text, true), 1000).await;
+        let (found, _) = texts(&database, query(&database, text, true).await, 1000).await;
         assert_eq!(found.len(), wanted, "{bug:?} {found:?}");
     }
 }

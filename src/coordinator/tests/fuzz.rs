@@ -11,18 +11,18 @@ use super::cluster::late::decide;
 use super::*;
 use crate::coordinator::node::serve::ReplicaService;
 use crate::coordinator::replica::calls::{
-    Awaits, Blob, Changes, ClearTimes, Collect, CollectableOf, CollectionCall, Compact, CountOf, DesignVersion,
-    Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, HeaderOf, Holds, Info, KeepViews, List, Local, LocalList,
-    LocalMerge, LocalRegisters, LocalSet, Look, Markers, Merge, Open, Purge, PurgeInfos, PurgesShared, ReleaseState,
-    ReplicaOp, ReplicaRequest, Resume, RowsOf, Search, SearchCall, SearchFor, Select, SelectedOf, SetSyncPoint, SizeOf,
-    Split, Stage, StageFinish, StageWrite, Status, SummaryOf, TakenInOf, Tell, TimesOf, TypedFor, UpdateView, View,
-    ViewCall, Wait,
+    AppliedOf, Awaits, Blob, Changes, ClearTimes, Collect, CollectableOf, CollectionCall, Compact, CountOf,
+    DesignVersion, Digests, Epochs, Expects, ExpiryOf, Fetch, FetchSome, HeaderOf, Holds, Info, KeepViews, List, Local,
+    LocalList, LocalMerge, LocalRegisters, LocalSet, Look, Markers, Merge, Open, Purge, PurgeInfos, PurgesShared,
+    ReleaseState, ReplicaOp, ReplicaRequest, Resume, RowsOf, Search, SearchCall, SearchFor, Select, SelectedOf,
+    SetSyncPoint, SizeOf, Split, Stage, StageFinish, StageWrite, Status, SummaryOf, Tell, TimesOf, TypedFor,
+    UpdateView, View, ViewCall, Wait,
 };
 use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::message::{ChangesCall, SyncPoint, decode, encode};
 use crate::coordinator::replica::node_calls::{BallotCall, CatalogueCall, VotersCall};
 use crate::coordinator::replica::rebalancing::RebalanceCall;
-use crate::coordinator::replica::token::Token;
+use crate::coordinator::replica::token::WriteToken;
 use crate::coordinator::topology::names::parse_placement;
 use crate::coordinator::topology::peers::Answer;
 use crate::coordinator::topology::record::Record;
@@ -58,7 +58,7 @@ fn fuzz_sequences_and_tokens() {
             assert_eq!(Seq::parse(&shown).map(|seq| seq.to_string()), Ok(shown));
         }
         // Either answer is right.
-        let _ = Token::parse(text);
+        let _ = WriteToken::parse(text);
         let _ = Range::parse(text);
         let _ = parse_placement(text);
     });
@@ -203,7 +203,7 @@ fn calls(instance: &str) -> Vec<Bytes> {
         Split(vec![all()]).into(),
         Digests(all(), 10).into(),
         Epochs.into(),
-        TakenInOf("n2@localhost".to_owned()).into(),
+        AppliedOf("n2@localhost".to_owned()).into(),
         PurgesShared(vec![(1, 2)]).into(),
         Awaits(1).into(),
         Holds(Vec::new()).into(),

@@ -48,7 +48,7 @@ impl Period {
     pub fn age(self) -> Option<Duration> {
         match self {
             Period::Infinite => None,
-            Period::Of(period) => Some(period.max(limits::FORGET_AGE_MIN)),
+            Period::Of(period) => Some(period.max(limits::TOMBSTONE_AGE_MIN)),
         }
     }
 }

@@ -638,9 +638,9 @@ impl From<Record> for Known {
     }
 }
 
-/// A part of the settings with a stamp of its own.
+/// A setting with a stamp of its own.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::coordinator) enum Part {
+pub(in crate::coordinator) enum StampedSetting {
     Security,
     RevsLimit,
     PurgedInfosLimit,

@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::coordinator::read::ReadOperations;
 use crate::coordinator::read::documents::local_rev;
-use crate::coordinator::replica::token;
+use crate::coordinator::replica::token::RangeWrites;
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::Written;
@@ -69,7 +69,7 @@ pub struct WriteDone {
     /// How many replicas were known to hold it when that was certain.
     pub replicas: u32,
     /// Where it is, for a token; `None`: that is not known, or it is a local document.
-    pub(in crate::coordinator) held: Option<Arc<token::Written>>,
+    pub(in crate::coordinator) held: Option<Arc<RangeWrites>>,
 }
 
 impl WriteDone {
@@ -119,7 +119,7 @@ impl Writer<'_> {
     pub fn token<'d>(self, done: impl IntoIterator<Item = &'d WriteDone>) -> Option<String> {
         let held = done.into_iter().filter_map(|done| done.held.as_ref());
         // Those of one step have it in common.
-        let writes: BTreeSet<&token::Written> = held.map(Arc::as_ref).collect();
+        let writes: BTreeSet<&RangeWrites> = held.map(Arc::as_ref).collect();
         self.token_of(writes.into_iter().cloned())
     }
 

@@ -8,7 +8,7 @@ use crate::coordinator::read::ReadOperations;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_replica::{RangeReplica, is_away};
 use crate::coordinator::replica::replicas::no_answer;
-use crate::coordinator::replica::token::{self, Held, Mark};
+use crate::coordinator::replica::token::{HeldWrites, Mark, RangeWrites};
 use crate::coordinator::topology::error::{ReadError, SettingError};
 use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::Maintenance;
@@ -148,7 +148,7 @@ impl Maintenance<'_> {
         self,
         (layout, range): (&Layout, usize),
         items: Vec<(DocId, Vec<Revision>)>,
-    ) -> Result<(Vec<Vec<Revision>>, Written, token::Written), ShardError> {
+    ) -> Result<(Vec<Vec<Revision>>, Written, RangeWrites), ShardError> {
         let writers = layout.writers(range, &self.context.node);
         let counted = layout.placed.replicas(range);
         let (mut replicas, mut filled) = (Vec::with_capacity(writers.len()), Vec::new());
@@ -177,8 +177,8 @@ impl Maintenance<'_> {
         let written = tally.written().ok_or(failed)?;
         // A purge is no change: the one that reads the changes of a replica up to where it stands now may not have it.
         let replica_positions = join_all(purged.iter().map(RangeReplica::replica_position)).await.into_iter().flatten();
-        let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
-        let held = token::Written { range: layout.map.range(range), held };
+        let held = HeldWrites { only: true, marks: replica_positions.map(Mark::of).collect() };
+        let held = RangeWrites { range: layout.map.range(range), held };
         Ok((removed, written, held))
     }
 

@@ -29,7 +29,7 @@ impl Primary<'_> {
         replica: &ShardReplica,
         edits: &[Edit],
         caller: &Caller,
-        sent_by: Option<&awaited::Caller>,
+        sent_by: Option<&awaited::RemoteCaller>,
     ) -> Vec<Decision> {
         let count = edits.len();
         let mut asked = sent_by.filter(|_| !mutated(Mutation::LateEditStored)).map(|by| Asked { by, upto: 0 });
@@ -111,7 +111,7 @@ impl Primary<'_> {
 
 /// Whom edits come from that may be late, and up to which of the replica's purges that node was asked about them.
 struct Asked<'a> {
-    by: &'a awaited::Caller,
+    by: &'a awaited::RemoteCaller,
     upto: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::coordinator::topology::error::SettingError;
 use crate::coordinator::topology::peers::{CallError, Urgency};
 use crate::coordinator::topology::period::Period;
 use crate::coordinator::topology::quorum::{Tally, majority};
-use crate::coordinator::topology::record::{self, Part, Record, Settings};
+use crate::coordinator::topology::record::{self, Record, Settings, StampedSetting};
 use crate::coordinator::write::DatabaseSettings;
 use crate::document::json::Object;
 use crate::document::security;
@@ -33,19 +33,19 @@ pub struct AutoPurge {
 }
 
 impl Settings {
-    /// Notes that the node `by` changed a part.
-    fn stamp(&mut self, part: Part, by: u64) {
-        let stamp = self.stamp_of(part);
+    /// Notes that the node `by` changed a setting.
+    fn stamp(&mut self, setting: StampedSetting, by: u64) {
+        let stamp = self.stamp_of(setting);
         *stamp = Stamp { counter: stamp.counter + 1, by };
     }
 
-    fn stamp_of(&mut self, part: Part) -> &mut Stamp {
-        match part {
-            Part::Security => &mut self.stamps.security,
-            Part::RevsLimit => &mut self.stamps.revs_limit,
-            Part::PurgedInfosLimit => &mut self.stamps.purged_infos_limit,
-            Part::AutoPurge => &mut self.stamps.auto_purge,
-            Part::ExpiresAt => &mut self.stamps.expires_at,
+    fn stamp_of(&mut self, setting: StampedSetting) -> &mut Stamp {
+        match setting {
+            StampedSetting::Security => &mut self.stamps.security,
+            StampedSetting::RevsLimit => &mut self.stamps.revs_limit,
+            StampedSetting::PurgedInfosLimit => &mut self.stamps.purged_infos_limit,
+            StampedSetting::AutoPurge => &mut self.stamps.auto_purge,
+            StampedSetting::ExpiresAt => &mut self.stamps.expires_at,
         }
     }
 }
@@ -56,19 +56,20 @@ impl DatabaseSettings<'_> {
         let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
         security::read(object).map_err(illegal)?;
         let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
-        self.change_settings(Part::Security, move |settings| settings.security = Some(text)).await
+        self.change_settings(StampedSetting::Security, move |settings| settings.security = Some(text)).await
     }
 
     /// Sets [`Database::revs_limit`]; 0 is refused.
     pub async fn set_revs_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(Part::RevsLimit, move |settings| settings.revs_limit = limit).await
+        self.change_settings(StampedSetting::RevsLimit, move |settings| settings.revs_limit = limit).await
     }
 
     /// Sets [`Database::purged_infos_limit`]; 0 is refused.
     pub async fn set_purged_infos_limit(self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
+        self.change_settings(StampedSetting::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit)
+            .await
     }
 
     /// Sets all that `_auto_purge` holds, in one step.
@@ -83,18 +84,18 @@ impl DatabaseSettings<'_> {
         let by = self.context.tag;
         let change = move |settings: &mut Settings| {
             // One that was never set gets no stamp: nodes of a version that does not know it would never have the same.
-            if expires_at.is_some() || *settings.stamp_of(Part::ExpiresAt) != Stamp::default() {
-                settings.stamp(Part::ExpiresAt, by);
+            if expires_at.is_some() || *settings.stamp_of(StampedSetting::ExpiresAt) != Stamp::default() {
+                settings.stamp(StampedSetting::ExpiresAt, by);
             }
             (settings.auto_purge, settings.expires_at) = (period, expires_at);
         };
-        self.change_settings(Part::AutoPurge, change).await
+        self.change_settings(StampedSetting::AutoPurge, change).await
     }
 
     /// Changes the record durably, here and on the other nodes.
     pub(in crate::coordinator) async fn change_settings(
         self,
-        part: Part,
+        setting: StampedSetting,
         change: impl FnOnce(&mut Settings) + Send + 'static,
     ) -> Result<(), SettingError> {
         let holders = self.holders();
@@ -105,7 +106,7 @@ impl DatabaseSettings<'_> {
         let by = self.context.tag;
         self.change_record(move |settings| {
             change(settings);
-            settings.stamp(part, by);
+            settings.stamp(setting, by);
         })
         .await?;
         self.tell_settings(&holders).await

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use crate::coordinator::replica::blob_stream::{self, blobs_of, merge_here};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::Refusal;
+use crate::coordinator::replica::message::EditRefusal;
 use crate::coordinator::replica::range_replica::RangeReplica;
 use crate::coordinator::replica::remote::RemoteReplica;
 use crate::coordinator::replica::repair::merge_purged;
-use crate::coordinator::replica::token::{self, Held, Mark};
+use crate::coordinator::replica::token::{HeldWrites, Mark, RangeWrites};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::error::{MayHaveMoved, WriteError};
 use crate::coordinator::topology::quorum::{Tally, Written};
@@ -188,7 +188,7 @@ impl Writer<'_> {
                 let told = remote.decide(edits, &options.caller, source, in_doubt).await?;
                 let at = told.iter().find_map(|decision| decision.as_ref().ok()?.at);
                 let accepted = |AcceptedAt { path, attachments, .. }| AcceptedEdit { path, attachments };
-                let decision = |told: Result<AcceptedAt, Refusal>| told.map(accepted).map_err(WriteError::from);
+                let decision = |told: Result<AcceptedAt, EditRefusal>| told.map(accepted).map_err(WriteError::from);
                 return Ok((told.into_iter().map(decision).collect(), at));
             }
         };
@@ -261,10 +261,10 @@ impl Writer<'_> {
 }
 
 /// Writes to a range that replicas hold which stood so; `None`: of none is known where.
-fn held_by(layout: &Layout, range: usize, marks: Vec<Mark>) -> Option<Arc<token::Written>> {
-    let held = Held { only: false, marks };
+fn held_by(layout: &Layout, range: usize, marks: Vec<Mark>) -> Option<Arc<RangeWrites>> {
+    let held = HeldWrites { only: false, marks };
     let is_known = !held.marks.is_empty();
-    is_known.then(|| Arc::new(token::Written { range: layout.map.range(range), held }))
+    is_known.then(|| Arc::new(RangeWrites { range: layout.map.range(range), held }))
 }
 
 /// What a write reports that only the primary of a range holds, and no other replica is asked.

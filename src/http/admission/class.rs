@@ -6,7 +6,7 @@ use crate::observe::metrics::{Counter, Gauge};
 
 /// A class of requests; each has turns and a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum AdmissionClass {
     /// Reads and writes of single documents and of batches of them.
     Documents,
     /// What reads a part of a database that the client does not name one by one, or calls functions.
@@ -15,65 +15,66 @@ pub enum Class {
     Feeds,
 }
 
-impl Class {
+impl AdmissionClass {
     /// All of them.
-    pub(super) const ALL: [Class; 3] = [Class::Documents, Class::Queries, Class::Feeds];
+    pub(super) const ALL: [AdmissionClass; 3] =
+        [AdmissionClass::Documents, AdmissionClass::Queries, AdmissionClass::Feeds];
 
     /// The gauge of requests that wait.
     pub(super) fn waiting(self) -> Gauge {
         match self {
-            Class::Documents => Gauge::DocumentsWaiting,
-            Class::Queries => Gauge::QueriesWaiting,
-            Class::Feeds => Gauge::FeedsWaiting,
+            AdmissionClass::Documents => Gauge::DocumentsWaiting,
+            AdmissionClass::Queries => Gauge::QueriesWaiting,
+            AdmissionClass::Feeds => Gauge::FeedsWaiting,
         }
     }
 
     /// The counter of requests that had to wait.
     pub(super) fn waited(self) -> Counter {
         match self {
-            Class::Documents => Counter::DocumentsWaited,
-            Class::Queries => Counter::QueriesWaited,
-            Class::Feeds => Counter::FeedsWaited,
+            AdmissionClass::Documents => Counter::DocumentsWaited,
+            AdmissionClass::Queries => Counter::QueriesWaited,
+            AdmissionClass::Feeds => Counter::FeedsWaited,
         }
     }
 
     /// The counter of requests that were refused.
     pub(super) fn refused(self) -> Counter {
         match self {
-            Class::Documents => Counter::DocumentsRefused,
-            Class::Queries => Counter::QueriesRefused,
-            Class::Feeds => Counter::FeedsRefused,
+            AdmissionClass::Documents => Counter::DocumentsRefused,
+            AdmissionClass::Queries => Counter::QueriesRefused,
+            AdmissionClass::Feeds => Counter::FeedsRefused,
         }
     }
 }
 
 /// The class of a request, and the database that it asks; `None` for what an operator needs in trouble, which waits for
 /// nobody: the state of the node and the cluster, sessions, options, databases made, deleted and looked after.
-pub(super) fn class_of(endpoint: &Endpoint, verb: Verb) -> Option<(Class, &str)> {
+pub(super) fn class_of(endpoint: &Endpoint, verb: Verb) -> Option<(AdmissionClass, &str)> {
     match endpoint {
         Endpoint::In(db, at) => Some((class_in_database(at, verb)?, db)),
         Endpoint::AllDbs | Endpoint::DbsInfo | Endpoint::SearchAnalyze | Endpoint::NouveauAnalyze => {
-            Some((Class::Queries, ""))
+            Some((AdmissionClass::Queries, ""))
         }
-        Endpoint::DbUpdates => Some((Class::Feeds, "")),
+        Endpoint::DbUpdates => Some((AdmissionClass::Feeds, "")),
         _ => None,
     }
 }
 
-fn class_in_database(at: &InDatabase, verb: Verb) -> Option<Class> {
+fn class_in_database(at: &InDatabase, verb: Verb) -> Option<AdmissionClass> {
     match at {
         InDatabase::Database if matches!(verb, Verb::Put | Verb::Delete) => None,
-        InDatabase::Changes => Some(Class::Feeds),
+        InDatabase::Changes => Some(AdmissionClass::Feeds),
         InDatabase::List(_) | InDatabase::Queries(_) | InDatabase::BulkGet | InDatabase::SearchDryRun => {
-            Some(Class::Queries)
+            Some(AdmissionClass::Queries)
         }
-        InDatabase::AutoPurge | InDatabase::TimeSeq if verb == Verb::Get => Some(Class::Queries),
-        InDatabase::Mango(path) if path.first().is_some_and(|first| first == "_find") => Some(Class::Queries),
+        InDatabase::AutoPurge | InDatabase::TimeSeq if verb == Verb::Get => Some(AdmissionClass::Queries),
+        InDatabase::Mango(path) if path.first().is_some_and(|first| first == "_find") => Some(AdmissionClass::Queries),
         // The state of a partition itself is a sum that is kept.
-        InDatabase::Partition(path) if path.len() > 1 => Some(Class::Queries),
+        InDatabase::Partition(path) if path.len() > 1 => Some(AdmissionClass::Queries),
         InDatabase::DesignFunction(_, path) => {
             let is_state = path.first().is_some_and(|first| first.ends_with("_info") || first == "_search_disk_size");
-            Some(if is_state { Class::Documents } else { Class::Queries })
+            Some(if is_state { AdmissionClass::Documents } else { AdmissionClass::Queries })
         }
         InDatabase::Database
         | InDatabase::BulkDocs
@@ -86,7 +87,7 @@ fn class_in_database(at: &InDatabase, verb: Verb) -> Option<Class> {
         | InDatabase::Document(_)
         | InDatabase::Attachment(..)
         | InDatabase::Local(_)
-        | InDatabase::TempView => Some(Class::Documents),
+        | InDatabase::TempView => Some(AdmissionClass::Documents),
         InDatabase::Compact(_)
         | InDatabase::ViewCleanup
         | InDatabase::SearchCleanup
@@ -122,13 +123,13 @@ mod tests {
         for path in
             ["_all_docs", "_find", "_design/d/_view/v", "_design/d/_search/s", "_bulk_get", "_partition/p/_find"]
         {
-            assert_eq!(class(Verb::Post, &format!("/db/{path}")), of(Class::Queries, "db"), "{path}");
+            assert_eq!(class(Verb::Post, &format!("/db/{path}")), of(AdmissionClass::Queries, "db"), "{path}");
         }
         for path in ["", "a", "a/file", "_local/a", "_bulk_docs", "_revs_diff", "_design/d", "_design/d/_info"] {
-            assert_eq!(class(Verb::Get, &format!("/db/{path}")), of(Class::Documents, "db"), "{path}");
+            assert_eq!(class(Verb::Get, &format!("/db/{path}")), of(AdmissionClass::Documents, "db"), "{path}");
         }
-        assert_eq!(class(Verb::Get, "/db/_changes"), of(Class::Feeds, "db"));
-        assert_eq!(class(Verb::Get, "/_db_updates"), of(Class::Feeds, ""));
+        assert_eq!(class(Verb::Get, "/db/_changes"), of(AdmissionClass::Feeds, "db"));
+        assert_eq!(class(Verb::Get, "/_db_updates"), of(AdmissionClass::Feeds, ""));
         for path in
             ["/", "/_up", "/_session", "/_node/_local/_config", "/_active_tasks", "/db/_compact", "/db/_security"]
         {

@@ -29,8 +29,8 @@ use crate::observe::metrics::Histogram;
 use crate::world::cost::{self, Cost};
 use crate::world::sync::Mutex;
 use crate::world::{Env, Instant, lock};
-pub use class::Class;
-pub use queue::Caller;
+pub use class::AdmissionClass;
+pub use queue::RequestOwner;
 use queue::{Bounds, Full, Queue};
 
 /// The queues of a node.
@@ -44,14 +44,14 @@ pub struct Admission {
 struct Queues {
     /// Told when an option changes.
     changes: watch::Receiver<u64>,
-    /// By [`Class::ALL`].
-    of: [Queue<oneshot::Sender<Turn>>; Class::ALL.len()],
+    /// By [`AdmissionClass::ALL`].
+    of: [Queue<oneshot::Sender<Turn>>; AdmissionClass::ALL.len()],
 }
 
 /// The right of a request to work, until it is dropped.
 pub struct Turn {
     admission: Arc<Admission>,
-    class: Class,
+    class: AdmissionClass,
     id: u64,
     is_over: bool,
 }
@@ -111,8 +111,8 @@ impl Drop for AtWork {
 #[derive(Clone)]
 pub struct Pass {
     admission: Arc<Admission>,
-    class: Class,
-    caller: Caller,
+    class: AdmissionClass,
+    caller: RequestOwner,
     /// What the request has cost: shows whether it makes progress.
     cost: Arc<Cost>,
 }
@@ -145,12 +145,12 @@ impl Pass {
     }
 }
 
-fn caller(user: Option<&str>, address: IpAddr, database: &str) -> Caller {
+fn caller(user: Option<&str>, address: IpAddr, database: &str) -> RequestOwner {
     let client = match user {
         Some(name) => hashed(&(1, name)),
         None => hashed(&(2, address)),
     };
-    Caller { client, database: hashed(&database) }
+    RequestOwner { client, database: hashed(&database) }
 }
 
 fn hashed(value: &impl Hash) -> u64 {
@@ -159,8 +159,8 @@ fn hashed(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The bounds of each class, by [`Class::ALL`].
-fn bounds(config: &Config, cores: usize) -> [Bounds; Class::ALL.len()] {
+/// The bounds of each class, by [`AdmissionClass::ALL`].
+fn bounds(config: &Config, cores: usize) -> [Bounds; AdmissionClass::ALL.len()] {
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let queries = cores.saturating_mul(limits::ADMISSION_QUERIES_PER_CORE).max(limits::ADMISSION_QUERIES_MIN);
     let documents = count(config.u64("admission", "documents", limits::ADMISSION_DOCUMENTS));
@@ -174,7 +174,7 @@ fn bounds(config: &Config, cores: usize) -> [Bounds; Class::ALL.len()] {
 }
 
 impl Queues {
-    fn of(&mut self, class: Class) -> &mut Queue<oneshot::Sender<Turn>> {
+    fn of(&mut self, class: AdmissionClass) -> &mut Queue<oneshot::Sender<Turn>> {
         &mut self.of[class as usize]
     }
 
@@ -219,12 +219,12 @@ impl Admission {
         Ok(turn)
     }
 
-    fn turn_of(self: &Arc<Self>, class: Class, id: u64) -> Turn {
+    fn turn_of(self: &Arc<Self>, class: AdmissionClass, id: u64) -> Turn {
         Turn { admission: Arc::clone(self), class, id, is_over: false }
     }
 
     /// Gives the turns that are free to the requests that are next.
-    fn start_next(self: &Arc<Self>, class: Class) {
+    fn start_next(self: &Arc<Self>, class: AdmissionClass) {
         loop {
             let now = self.env.now();
             let Some((id, grant)) = lock(&self.queues).of(class).start_next(now) else { return };
@@ -236,7 +236,7 @@ impl Admission {
         }
     }
 
-    fn end(self: &Arc<Self>, class: Class, id: u64) {
+    fn end(self: &Arc<Self>, class: AdmissionClass, id: u64) {
         let waits = lock(&self.queues).of(class).end(id);
         if waits {
             self.start_next(class);
@@ -247,8 +247,8 @@ impl Admission {
 /// A request that waits. Dropped, it leaves the queue.
 struct Waiter {
     admission: Arc<Admission>,
-    class: Class,
-    caller: Caller,
+    class: AdmissionClass,
+    caller: RequestOwner,
     id: u64,
     /// `None` once it has its turn.
     granted: Option<oneshot::Receiver<Turn>>,

@@ -18,7 +18,7 @@ use crate::world::cost::Cost;
 
 /// Whose request it is, as hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Caller {
+pub struct RequestOwner {
     /// The user, or the address of a caller without a name.
     pub client: u64,
     /// The database.
@@ -182,7 +182,7 @@ impl<G> Line<G> {
 
 /// A request that works.
 struct Running {
-    caller: Caller,
+    caller: RequestOwner,
     cost: Arc<Cost>,
     /// Its progress when it was looked at last.
     seen: u64,
@@ -199,12 +199,12 @@ pub(super) struct Queue<G> {
     /// The same by the time when they were looked at last.
     looks: BTreeSet<(Instant, u64)>,
     /// Turns that count no more.
-    stalled: BTreeMap<u64, Caller>,
+    stalled: BTreeMap<u64, RequestOwner>,
     clients: Shares,
     databases: Shares,
-    lines: BTreeMap<Caller, Line<G>>,
+    lines: BTreeMap<RequestOwner, Line<G>>,
     /// Callers that wait, in the order in which they are served.
-    ring: VecDeque<Caller>,
+    ring: VecDeque<RequestOwner>,
     waiting: usize,
 }
 
@@ -229,18 +229,18 @@ impl<G> Queue<G> {
         self.next
     }
 
-    fn may_begin(&self, caller: Caller) -> bool {
+    fn may_begin(&self, caller: RequestOwner) -> bool {
         let free = self.bounds.turns.saturating_sub(self.running.len());
         free > self.bounds.kept() || free > 0 && self.clients.working(caller.client) == 0
     }
 
     /// A turn for a request that comes, if it has to wait for none. Nobody waits who could have it:
     /// [`Queue::start_next`] runs whenever a turn ends.
-    pub fn try_begin(&mut self, caller: Caller, cost: &Arc<Cost>, now: Instant) -> Option<u64> {
+    pub fn try_begin(&mut self, caller: RequestOwner, cost: &Arc<Cost>, now: Instant) -> Option<u64> {
         self.may_begin(caller).then(|| self.begin(caller, Arc::clone(cost), now))
     }
 
-    fn begin(&mut self, caller: Caller, cost: Arc<Cost>, now: Instant) -> u64 {
+    fn begin(&mut self, caller: RequestOwner, cost: Arc<Cost>, now: Instant) -> u64 {
         let id = self.number();
         let seen = cost.progress();
         self.running.insert(id, Running { caller, cost, seen, at: now });
@@ -262,7 +262,7 @@ impl<G> Queue<G> {
         self.waiting > 0
     }
 
-    fn discount(&mut self, caller: Caller) {
+    fn discount(&mut self, caller: RequestOwner) {
         self.clients.change(caller.client, |share| share.working -= 1);
         self.databases.change(caller.database, |share| share.working -= 1);
     }
@@ -271,7 +271,7 @@ impl<G> Queue<G> {
     /// of the others of its caller and is never refused.
     pub fn wait(
         &mut self,
-        (caller, cost): (Caller, &Arc<Cost>),
+        (caller, cost): (RequestOwner, &Arc<Cost>),
         goes_on: bool,
         grant: G,
         now: Instant,
@@ -298,13 +298,13 @@ impl<G> Queue<G> {
         Ok(id)
     }
 
-    fn count_waiting(&mut self, caller: Caller) {
+    fn count_waiting(&mut self, caller: RequestOwner) {
         self.clients.change(caller.client, |share| share.waiting += 1);
         self.databases.change(caller.database, |share| share.waiting += 1);
         self.waiting += 1;
     }
 
-    fn uncount_waiting(&mut self, caller: Caller) {
+    fn uncount_waiting(&mut self, caller: RequestOwner) {
         self.clients.change(caller.client, |share| share.waiting -= 1);
         self.databases.change(caller.database, |share| share.waiting -= 1);
         self.waiting -= 1;
@@ -312,7 +312,7 @@ impl<G> Queue<G> {
 
     /// A request waits no more: its client gave up at that time, or it waited for as long as it may. False where it had
     /// its turn meanwhile.
-    pub fn leave(&mut self, caller: Caller, id: u64, given_up: Option<Instant>) -> bool {
+    pub fn leave(&mut self, caller: RequestOwner, id: u64, given_up: Option<Instant>) -> bool {
         let Some(line) = self.lines.get_mut(&caller) else { return false };
         let Some(at) = line.waiting.iter().position(|waiting| waiting.id == id) else { return false };
         let left = line.waiting.remove(at);
@@ -328,7 +328,7 @@ impl<G> Queue<G> {
     }
 
     /// The client of a request that came then, and works, went away.
-    pub fn give_up(&mut self, caller: Caller, came: Instant, now: Instant) {
+    pub fn give_up(&mut self, caller: RequestOwner, came: Instant, now: Instant) {
         if let Some(line) = self.lines.get_mut(&caller) {
             line.give_up(came, now);
         }

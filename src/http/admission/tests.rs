@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::queue::{Bounds, Caller, Full, Queue};
-use super::{Admission, Class, Pass};
+use super::queue::{Bounds, Full, Queue, RequestOwner};
+use super::{Admission, AdmissionClass, Pass};
 use crate::config::{Config, Setting};
 use crate::observe::metrics::{Counter, Gauge, Histogram};
 use crate::world::cost::Cost;
@@ -17,17 +17,17 @@ fn bounds(turns: usize, stalled: usize, queue: usize) -> Bounds {
     Bounds { turns, stalled, queue, wait: Duration::from_secs(10) }
 }
 
-fn caller(client: u64, database: u64) -> Caller {
-    Caller { client, database }
+fn caller(client: u64, database: u64) -> RequestOwner {
+    RequestOwner { client, database }
 }
 
 type Names = Queue<&'static str>;
 
-fn begin(queue: &mut Names, caller: Caller) -> Option<u64> {
+fn begin(queue: &mut Names, caller: RequestOwner) -> Option<u64> {
     queue.try_begin(caller, &Arc::default(), at(0))
 }
 
-fn wait(queue: &mut Names, caller: Caller, name: &'static str) -> Result<u64, Full> {
+fn wait(queue: &mut Names, caller: RequestOwner, name: &'static str) -> Result<u64, Full> {
     queue.wait((caller, &Arc::default()), false, name, at(0))
 }
 
@@ -258,7 +258,12 @@ fn with_admission<F: Future<Output = ()>>(test: impl FnOnce(Env, Arc<Admission>,
 }
 
 fn pass(admission: &Arc<Admission>, client: u64) -> Pass {
-    Pass { admission: Arc::clone(admission), class: Class::Queries, caller: caller(client, 1), cost: Arc::default() }
+    Pass {
+        admission: Arc::clone(admission),
+        class: AdmissionClass::Queries,
+        caller: caller(client, 1),
+        cost: Arc::default(),
+    }
 }
 
 #[test]
@@ -274,7 +279,7 @@ fn who_has_no_turn_in_time_is_told_to_come_back_and_who_has_many_places_has_less
         let beyond = own.turn().await.err().unwrap();
         assert_eq!((beyond.status.as_u16(), &*beyond.error), (429, "too_many_requests"));
         // Other classes have turns of their own.
-        let read = Pass { class: Class::Documents, ..pass(&admission, 1) };
+        let read = Pass { class: AdmissionClass::Documents, ..pass(&admission, 1) };
         assert!(read.turn().now_or_never().is_some());
         drop(waiting);
         assert_eq!(env.metrics().level(Gauge::QueriesWaiting), 0);

@@ -1,6 +1,6 @@
 //! What the fuzz targets of requests reach of the handlers' own readers.
 
-use super::changes::query::{Asked, ChangesArgs};
+use super::changes::query::{ChangesArgs, UnsettledArgs};
 use super::document::range::{Wanted, wanted};
 use super::document::read_options::{ReadOptions, replicas, revision_list};
 use super::query::view_query::ViewArgs;
@@ -12,7 +12,7 @@ pub fn fuzz_parameters(query: &Query) {
     let _ = ViewArgs::of_view(query).map(|args| args.grouping());
     let _ = ViewArgs::from_query(query);
     let _ = ViewArgs::of_databases(query);
-    let _ = ChangesArgs::read(query, None, None).map(Asked::settle);
+    let _ = ChangesArgs::read(query, None, None).map(UnsettledArgs::settle);
     let _ = ReadOptions::from_query(query);
     for (_, value) in query.iter() {
         let _ = replicas(value);

@@ -310,10 +310,10 @@ fn a_session_has_its_tokens_in_a_cookie_where_that_is_asked_for() {
         let both = format!("{session}; {}", line.split(';').next().unwrap());
         let second = ask("PUT", "/db/b", &both, "{}");
         let line = header(&second, "set-cookie").unwrap();
-        let token = crate::coordinator::Token::parse(line.split(['=', ';']).nth(1).unwrap()).unwrap();
-        let mut expected = crate::coordinator::Token::default();
+        let token = crate::coordinator::WriteToken::parse(line.split(['=', ';']).nth(1).unwrap()).unwrap();
+        let mut expected = crate::coordinator::WriteToken::default();
         for answer in [&second, &first] {
-            expected.add(crate::coordinator::Token::parse(header(answer, "x-settee-token").unwrap()).unwrap());
+            expected.add(crate::coordinator::WriteToken::parse(header(answer, "x-settee-token").unwrap()).unwrap());
         }
         assert_eq!(token, expected, "what was written before stays in it");
         let both = format!("{session}; {}", line.split(';').next().unwrap());

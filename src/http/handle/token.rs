@@ -11,7 +11,7 @@ use http::header::{COOKIE, HeaderName, HeaderValue, SET_COOKIE};
 
 use crate::auth::access::Class;
 use crate::auth::{Handler, cookie};
-use crate::coordinator::{Database, Floor, MalformedToken, Token, WriteDone, WriteOperations};
+use crate::coordinator::{Database, Floor, MalformedToken, WriteDone, WriteOperations, WriteToken};
 use crate::http::request::Verb;
 use crate::http::route::{Endpoint, InDatabase};
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -50,13 +50,13 @@ pub async fn floor(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Res
 }
 
 /// The tokens that a request names itself.
-fn named(request: &Request) -> Result<Option<Token>> {
+fn named(request: &Request) -> Result<Option<WriteToken>> {
     let malformed = |MalformedToken| Problem::bad_request("Malformed token of a write.");
-    let mut all: Option<Token> = None;
+    let mut all: Option<WriteToken> = None;
     let headers = request.headers.get_all(HEADER).into_iter().map(|value| value.to_str().unwrap_or_default());
     // An empty header asks a page's first write to show its token (`cors`).
     for text in headers.filter(|text| !text.is_empty()).chain(request.query.get(PARAMETER)) {
-        let token = Token::parse(text).map_err(malformed)?;
+        let token = WriteToken::parse(text).map_err(malformed)?;
         match &mut all {
             Some(all) => all.add(token),
             None => all = Some(token),
@@ -102,10 +102,10 @@ fn is_on(ctx: &Context) -> bool {
 }
 
 /// What the client of a session wrote, as its cookie tells; one that cannot be read tells nothing.
-fn of_session(ctx: &Context, request: &Request) -> Option<Token> {
+fn of_session(ctx: &Context, request: &Request) -> Option<WriteToken> {
     let is_session = request.user.handler == Some(Handler::Cookie) && is_on(ctx);
     let text = if is_session { cookie_of(&request.headers, COOKIE_NAME)? } else { return None };
-    Token::parse(text).ok()
+    WriteToken::parse(text).ok()
 }
 
 fn cookie_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
@@ -129,8 +129,8 @@ pub fn keep(ctx: &Context, headers: &HeaderMap, secure: bool, reply: &mut Reply)
 
 fn joined(new: &str, before: Option<&str>) -> Option<String> {
     let fits = |text: &String| text.len() <= limits::TOKEN_COOKIE_BYTES;
-    let mut all = Token::parse(new).ok()?;
-    all.add(before.and_then(|text| Token::parse(text).ok()).unwrap_or_default());
+    let mut all = WriteToken::parse(new).ok()?;
+    all.add(before.and_then(|text| WriteToken::parse(text).ok()).unwrap_or_default());
     all.text().filter(fits).or_else(|| Some(new.to_owned()).filter(fits))
 }
 

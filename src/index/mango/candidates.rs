@@ -2,7 +2,7 @@
 //! counts it (`conformance/cases/queries`).
 
 use super::catalogue::{FieldIndex, all_docs_value, object};
-use super::explain::{Asked, Choice};
+use super::explain::{Choice, ExplainContext};
 use super::planner::{field_mismatch, is_named, names_index, narrowing, taken};
 use super::request::FindRequest;
 use super::text::{TextIndex, text_query};
@@ -61,7 +61,7 @@ pub fn candidates(
     request: &FindRequest,
     choice: &Choice,
     indexes: Indexes<'_>,
-    asked: Asked<'_>,
+    asked: ExplainContext<'_>,
     collator: &Collator,
 ) -> Value {
     let groups = Groups::of(request, choice, indexes, asked, collator);
@@ -116,7 +116,7 @@ impl<'a> Groups<'a> {
         request: &FindRequest,
         choice: &Choice,
         indexes: Indexes<'a>,
-        asked: Asked<'_>,
+        asked: ExplainContext<'_>,
         collator: &Collator,
     ) -> Groups<'a> {
         let mut groups = Groups {

@@ -17,7 +17,7 @@ const MAX: &str = "<MAX>";
 
 /// What the answer is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ExplainContext<'a> {
     /// The database's name.
     pub database: &'a str,
     /// Whether the database goes by partitions.
@@ -36,7 +36,7 @@ pub fn explain(
     request: &FindRequest,
     choice: &Choice,
     indexes: Indexes<'_>,
-    asked: Asked<'_>,
+    asked: ExplainContext<'_>,
     collator: &Collator,
 ) -> Value {
     let chosen = match choice {
@@ -71,7 +71,7 @@ pub fn explain_text(
     request: &FindRequest,
     (index, query, sort): (&TextIndex, &TextQuery, &[String]),
     indexes: Indexes<'_>,
-    asked: Asked<'_>,
+    asked: ExplainContext<'_>,
     collator: &Collator,
 ) -> Value {
     let mut answer = Object::new();

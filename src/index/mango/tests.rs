@@ -7,7 +7,7 @@ use super::bookmark::Bookmark;
 use super::candidates::Indexes;
 use super::catalogue::{FieldIndex, object};
 use super::covered::CoveredRow;
-use super::explain::{Asked, explain};
+use super::explain::{ExplainContext, explain};
 use super::groups::{GroupBy, Groups};
 use super::mapper::Fields;
 use super::planner::{Partitioning, is_covering, is_usable, plan, warning};
@@ -235,7 +235,7 @@ fn what_is_told_of_plans() {
         r#"{"selector":{"$or":[]}}"#,
     ];
     let collator = Collator::new();
-    let about = Asked { database: "db", partitioned: false, partition: None, with_range: true };
+    let about = ExplainContext { database: "db", partitioned: false, partition: None, with_range: true };
     let mut text = String::new();
     for query in queries {
         let request = request(query).expect("a request");

@@ -17,10 +17,10 @@ use md5::{Digest as _, Md5};
 use super::super::copy::Pace;
 use super::super::engine::Run;
 use super::super::error::{ReplicateError, Result};
-use super::super::peer::{ChangedDoc, ChangesAsk, ChangesPage, Peer, Refusal, Source};
+use super::super::peer::{ChangedDoc, ChangesAsk, Peer, Refusal, Source, SourcePage};
 use super::super::progress::Track;
 use super::super::remote::RemotePeer;
-use super::super::request::{Endpoint, Filter, Replication};
+use super::super::request::{Endpoint, Replication, ReplicationFilter};
 use super::super::tuning::Tuning;
 use super::progress::Totals;
 use super::server::{Info, Server};
@@ -260,7 +260,14 @@ impl Transfer<'_> {
     }
 
     fn ask(&self, since: Value, rows: u64) -> ChangesAsk {
-        ChangesAsk { since, limit: rows, filter: Filter::None, winners: false, wait: false, time_limit: None }
+        ChangesAsk {
+            since,
+            limit: rows,
+            filter: ReplicationFilter::None,
+            winners: false,
+            wait: false,
+            time_limit: None,
+        }
     }
 
     /// The pages of a feed after `since`, as far as it goes now. `rows`: of one page.
@@ -269,7 +276,7 @@ impl Transfer<'_> {
         peer: &'f Peer,
         since: Value,
         rows: u64,
-    ) -> Pin<Box<dyn Stream<Item = Result<ChangesPage>> + Send + 'f>> {
+    ) -> Pin<Box<dyn Stream<Item = Result<SourcePage>> + Send + 'f>> {
         let read = move |state: Option<(Value, Option<u64>)>| async move {
             let Some((since, left)) = state else { return Ok(None) };
             let page = peer.changes(&self.ask(since, rows)).await?;
@@ -314,7 +321,7 @@ impl Transfer<'_> {
     }
 
     /// A page whose documents are on the target, and its design documents.
-    fn copied(&self, mut page: ChangesPage) -> BoxFuture<'_, Result<(ChangesPage, Vec<ChangedDoc>)>> {
+    fn copied(&self, mut page: SourcePage) -> BoxFuture<'_, Result<(SourcePage, Vec<ChangedDoc>)>> {
         Box::pin(async move {
             let rows = std::mem::take(&mut page.rows).into_iter();
             let (designs, rows): (Vec<ChangedDoc>, Vec<ChangedDoc>) = rows.partition(|row| is_design(&row.id));

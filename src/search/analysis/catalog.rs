@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cjk::{self, Pairs};
 use super::dictionary::Piece;
-use super::filter::{self, Filter, Scratch, possessive};
+use super::filter::{self, Scratch, TokenFilter, possessive};
 use super::stem::{arabic, brazilian, galician, greek, indic, indonesian, light, porter, slavic};
 use super::words::{self, Words};
 use super::{MAX_TOKEN, TokenRef, case, classic, dictionary, email, plain, standard, unicode};
@@ -40,9 +40,9 @@ pub enum Tokenizer {
 /// An analyzer: one tokenizer, then filters in their order.
 pub struct Pipeline {
     tokenizer: Tokenizer,
-    filters: Vec<Filter>,
+    filters: Vec<TokenFilter>,
     /// Behind the making of pairs.
-    last: Vec<Filter>,
+    last: Vec<TokenFilter>,
 }
 
 impl fmt::Debug for Pipeline {
@@ -211,36 +211,38 @@ const ITALIAN_ARTICLES: &[&str] = &[
     "m", "t", "s", "v", "d",
 ];
 
-fn snowball(algorithm: rust_stemmers::Algorithm) -> Filter {
-    Filter::Snowball(Arc::new(rust_stemmers::Stemmer::create(algorithm)))
+fn snowball(algorithm: rust_stemmers::Algorithm) -> TokenFilter {
+    TokenFilter::Snowball(Arc::new(rust_stemmers::Stemmer::create(algorithm)))
 }
 
-fn late_snowball(algorithm: frostem::Algorithm) -> Filter {
-    Filter::LateSnowball(frostem::Stemmer::new(algorithm))
+fn late_snowball(algorithm: frostem::Algorithm) -> TokenFilter {
+    TokenFilter::LateSnowball(frostem::Stemmer::new(algorithm))
 }
 
 /// The analyzer of this name; `stopwords` stand in the place of its own.
 pub fn pipeline(name: &str, stopwords: Option<&[String]>) -> Option<Pipeline> {
-    let stop = |own: &str| -> Filter { Filter::Stop(stop_words(stopwords, own)) };
+    let stop = |own: &str| -> TokenFilter { TokenFilter::Stop(stop_words(stopwords, own)) };
     let english = include_str!("words/english.txt");
     let (tokenizer, filters, last) = match name {
         "keyword" => (Tokenizer::Keyword, Vec::new(), Vec::new()),
         "whitespace" => (Tokenizer::Space, Vec::new(), Vec::new()),
-        "simple" => (Tokenizer::Letter, vec![Filter::Lower], Vec::new()),
-        "simple_asciifolding" => (Tokenizer::Letter, vec![Filter::Lower, Filter::Text(case::fold)], Vec::new()),
-        "standard" => (Tokenizer::Standard, vec![Filter::Lower, stop(english)], Vec::new()),
-        "classic" => (Tokenizer::Classic, vec![Filter::Lower, stop(english)], Vec::new()),
-        "email" => (Tokenizer::Email, vec![Filter::Lower, stop(english)], Vec::new()),
+        "simple" => (Tokenizer::Letter, vec![TokenFilter::Lower], Vec::new()),
+        "simple_asciifolding" => {
+            (Tokenizer::Letter, vec![TokenFilter::Lower, TokenFilter::Text(case::fold)], Vec::new())
+        }
+        "standard" => (Tokenizer::Standard, vec![TokenFilter::Lower, stop(english)], Vec::new()),
+        "classic" => (Tokenizer::Classic, vec![TokenFilter::Lower, stop(english)], Vec::new()),
+        "email" => (Tokenizer::Email, vec![TokenFilter::Lower, stop(english)], Vec::new()),
         "cjk" => (
             Tokenizer::Pairs,
-            vec![Filter::Chars(case::width), Filter::Lower],
+            vec![TokenFilter::Chars(case::width), TokenFilter::Lower],
             vec![stop(include_str!("words/cjk.txt"))],
         ),
         "chinese" => (
             Tokenizer::Chinese,
             vec![
-                Filter::Text(dictionary::chinese_width),
-                Filter::Chars(porter::stem),
+                TokenFilter::Text(dictionary::chinese_width),
+                TokenFilter::Chars(porter::stem),
                 stop(include_str!("words/chinese.txt")),
             ],
             Vec::new(),
@@ -248,10 +250,10 @@ pub fn pipeline(name: &str, stopwords: Option<&[String]>) -> Option<Pipeline> {
         "japanese" => (
             Tokenizer::Japanese,
             vec![
-                Filter::Chars(case::width),
+                TokenFilter::Chars(case::width),
                 stop(include_str!("words/japanese.txt")),
-                Filter::Text(dictionary::katakana_stem),
-                Filter::Lower,
+                TokenFilter::Text(dictionary::katakana_stem),
+                TokenFilter::Lower,
             ],
             Vec::new(),
         ),
@@ -263,8 +265,8 @@ pub fn pipeline(name: &str, stopwords: Option<&[String]>) -> Option<Pipeline> {
 }
 
 /// Filters of languages behind the standard tokenizer.
-fn language(name: &str, stop: &dyn Fn(&str) -> Filter) -> Option<Vec<Filter>> {
-    use Filter::{Chars, Elision, Lower, Override, Text};
+fn language(name: &str, stop: &dyn Fn(&str) -> TokenFilter) -> Option<Vec<TokenFilter>> {
+    use TokenFilter::{Chars, Elision, Lower, Override, Text};
     use frostem::Algorithm as Late;
     use rust_stemmers::Algorithm;
     Some(match name {
@@ -284,7 +286,7 @@ fn language(name: &str, stop: &dyn Fn(&str) -> Filter) -> Option<Vec<Filter>> {
         "finnish" => vec![Lower, stop(include_str!("words/finnish.txt")), snowball(Algorithm::Finnish)],
         "hungarian" => vec![Lower, stop(include_str!("words/hungarian.txt")), snowball(Algorithm::Hungarian)],
         "irish" => vec![
-            Filter::Stop(words::parse("h n t H N T")),
+            TokenFilter::Stop(words::parse("h n t H N T")),
             Elision(IRISH_ARTICLES),
             Text(case::irish),
             stop(include_str!("words/irish.txt")),
@@ -305,8 +307,8 @@ fn language(name: &str, stop: &dyn Fn(&str) -> Filter) -> Option<Vec<Filter>> {
 }
 
 /// Filters of languages whose stemmers are written here.
-fn light_language(name: &str, stop: &dyn Fn(&str) -> Filter) -> Option<Vec<Filter>> {
-    use Filter::{Chars, Elision, Lower, Text};
+fn light_language(name: &str, stop: &dyn Fn(&str) -> TokenFilter) -> Option<Vec<TokenFilter>> {
+    use TokenFilter::{Chars, Elision, Lower, Text};
     Some(match name {
         "english" => {
             vec![Text(possessive), Lower, stop(include_str!("words/english.txt")), Chars(porter::stem)]

@@ -8,7 +8,7 @@ use super::words::Words;
 
 /// One step of an analyzer. Tokens go through it one at a time.
 #[derive(Clone)]
-pub enum Filter {
+pub enum TokenFilter {
     /// Lower case.
     Lower,
     /// Another way to change the text of a token as it is written.
@@ -46,39 +46,39 @@ pub struct Scratch {
     word: Word,
 }
 
-impl Filter {
+impl TokenFilter {
     /// Changes the token in `scratch`.
     pub fn apply(&self, scratch: &mut Scratch) -> Outcome {
         let text = &mut scratch.text;
         match self {
-            Filter::Lower => to_lower(text),
-            Filter::Text(change) => change(text),
-            Filter::Chars(change) => {
+            TokenFilter::Lower => to_lower(text),
+            TokenFilter::Text(change) => change(text),
+            TokenFilter::Chars(change) => {
                 scratch.word.set(text);
                 change(&mut scratch.word);
                 scratch.word.write(text);
             }
-            Filter::Stop(words) => {
+            TokenFilter::Stop(words) => {
                 if words.contains(text.as_str()) {
                     return Outcome::Drop;
                 }
             }
-            Filter::Elision(articles) => elide(text, articles),
-            Filter::Snowball(stemmer) => {
+            TokenFilter::Elision(articles) => elide(text, articles),
+            TokenFilter::Snowball(stemmer) => {
                 let stem = stemmer.stem(text);
                 if stem != text.as_str() {
                     let stem = stem.into_owned();
                     *text = stem;
                 }
             }
-            Filter::LateSnowball(stemmer) => {
+            TokenFilter::LateSnowball(stemmer) => {
                 let stem = stemmer.stem(text);
                 if stem != text.as_str() {
                     let stem = stem.into_owned();
                     *text = stem;
                 }
             }
-            Filter::Override(words) => {
+            TokenFilter::Override(words) => {
                 if let Some((_, stem)) = words.iter().find(|(word, _)| word == text) {
                     text.clear();
                     text.push_str(stem);
@@ -91,7 +91,7 @@ impl Filter {
 }
 
 /// Sends the token in `scratch` through filters; whether it stays.
-pub fn run(filters: &[Filter], scratch: &mut Scratch) -> bool {
+pub fn run(filters: &[TokenFilter], scratch: &mut Scratch) -> bool {
     for filter in filters {
         match filter.apply(scratch) {
             Outcome::Go => {}

@@ -27,7 +27,7 @@ enum Broken {
     /// An old replica discards all that it had when it was restored from a backup.
     GivesUpUnread,
     /// An old replica keeps what it applied from others, as if that were its own.
-    KeepsTakenIn,
+    KeepsAppliedEarly,
     /// A replica collects although it has not read all others since.
     ForgetsUnread,
     /// Reads bring to replicas what they lack.
@@ -444,7 +444,7 @@ impl World {
     /// Discards what all replicas lack that know what was collected; answers whether that could be done.
     fn discard(&mut self, at: usize, missed: &Horizon) -> bool {
         let broken = self.broken;
-        let takes_back = |known: &Known| known.early && broken != Broken::KeepsTakenIn;
+        let takes_back = |known: &Known| known.early && broken != Broken::KeepsAppliedEarly;
         let opened = self.replicas[at].disk.opened_at();
         if opened == 0 && !self.replicas[at].disk.all_known().any(|known| takes_back(known)) {
             return true;
@@ -737,7 +737,7 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
         (Broken::GivesUpUnread, with(old_replica(2), &[cut(2), restored(2), alone, [17, 2, 0, 0]])),
         // One replica of the time before the document, or empty, meets one of when it was there.
         (
-            Broken::KeepsTakenIn,
+            Broken::KeepsAppliedEarly,
             vec![
                 write,
                 settle,
@@ -756,7 +756,7 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
                 [9, 1, 2, 0],
             ],
         ),
-        (Broken::KeepsTakenIn, with(old_replica(2), &[restored(2), [20, 1, 0, 0], [9, 1, 2, 0]])),
+        (Broken::KeepsAppliedEarly, with(old_replica(2), &[restored(2), [20, 1, 0, 0], [9, 1, 2, 0]])),
         (Broken::ReadsRepair, with(old_replica(1), &[restored(1), [19, 0, 0, 0]])),
         // The only one that had read the old replica since loses its disk.
         (

@@ -1,6 +1,6 @@
 //! What a replica collects, and what it keeps of the collected tombstones.
 
-use super::super::{Basis, Horizon, Proposal, Round, Tombstone, WrittenDown, check};
+use super::super::{Basis, Horizon, Proposal, ProposalOutcome, Round, Tombstone, check};
 use super::*;
 
 const BY: &str = "n1@h";
@@ -15,12 +15,12 @@ fn round(number: u64) -> Round {
     Round { number, id: 7 }
 }
 
-async fn propose(world: &World, number: u64, tombstones: Vec<Tombstone>) -> WrittenDown {
+async fn propose(world: &World, number: u64, tombstones: Vec<Tombstone>) -> ProposalOutcome {
     world.shard.propose(BY, Proposal::new(round(number), tombstones), u64::MAX).await.unwrap()
 }
 
 async fn collect(world: &World, number: u64, tombstones: Vec<Tombstone>) -> Horizon {
-    assert_eq!(propose(world, number, tombstones).await, WrittenDown::Done);
+    assert_eq!(propose(world, number, tombstones).await, ProposalOutcome::Done);
     let done = world.shard.told().await.unwrap().promised;
     world.shard.collect(&done, &[]).await.unwrap().horizon
 }
@@ -68,9 +68,9 @@ async fn only_what_is_known_here_and_only_the_next_round_is_written_down() {
     let world = World::new().await;
     let tombstone = buried(&world, "a").await;
     let unknown = (DocId::new("b"), tombstone.1.clone());
-    assert_eq!(propose(&world, 1, vec![unknown]).await, WrittenDown::Refused);
-    assert_eq!(propose(&world, 2, vec![tombstone.clone()]).await, WrittenDown::Refused);
-    assert_eq!(propose(&world, 1, vec![tombstone]).await, WrittenDown::Done);
+    assert_eq!(propose(&world, 1, vec![unknown]).await, ProposalOutcome::Refused);
+    assert_eq!(propose(&world, 2, vec![tombstone.clone()]).await, ProposalOutcome::Refused);
+    assert_eq!(propose(&world, 1, vec![tombstone]).await, ProposalOutcome::Done);
     // It was not done.
     let elsewhere = Horizon::default().with("n2@h", round(1));
     assert!(world.shard.collect(&elsewhere, &[]).await.unwrap().horizon.is_empty());
@@ -83,9 +83,9 @@ async fn a_tombstone_that_came_here_late_is_not_written_down() {
     let world = World::new().await;
     let (old, late) = (buried(&world, "a").await, buried(&world, "b").await);
     let proposal = Proposal::new(round(1), vec![old.clone(), late]);
-    assert_eq!(world.shard.propose(BY, proposal, 2).await.unwrap(), WrittenDown::NotOldEnough);
+    assert_eq!(world.shard.propose(BY, proposal, 2).await.unwrap(), ProposalOutcome::NotOldEnough);
     let proposal = Proposal::new(round(1), vec![old]);
-    assert_eq!(world.shard.propose(BY, proposal, 2).await.unwrap(), WrittenDown::Done);
+    assert_eq!(world.shard.propose(BY, proposal, 2).await.unwrap(), ProposalOutcome::Done);
 }
 
 #[tokio::test]
@@ -143,13 +143,13 @@ async fn a_tombstone_that_was_stored_since_it_was_written_down_stays() {
 async fn a_large_round_is_collected_in_steps() {
     let world = World::new().await;
     let mut tombstones = Vec::new();
-    for n in 0..crate::limits::FORGET_STEP + 3 {
+    for n in 0..crate::limits::COLLECTION_STEP + 3 {
         tombstones.push(buried(&world, &format!("d{n}")).await);
     }
     let horizon = collect(&world, 1, tombstones).await;
     let state = world.shard.state().await.unwrap();
     assert_eq!(state.total.documents(), 0);
-    assert_eq!(state.markers as usize, crate::limits::FORGET_STEP + 3);
+    assert_eq!(state.markers as usize, crate::limits::COLLECTION_STEP + 3);
     world.shard.note_taken("n2@h", &Horizon::default(), vec!["n2@h".to_owned()]).await.unwrap();
     assert!(world.shard.state().await.unwrap().markers > 0, "each part waits for the whole round");
     world.shard.note_taken("n2@h", &horizon, vec!["n2@h".to_owned()]).await.unwrap();
@@ -201,18 +201,18 @@ async fn what_is_taken_in_before_all_others_were_met_is_told_apart() {
     world.put("d", None, "{}").await.unwrap();
     world.shard.meet("n2@h", &others).await.unwrap();
     apply("e").await;
-    let taken = world.shard.taken_in().await.unwrap();
+    let taken = world.shard.applied_early().await.unwrap();
     let early: Vec<u64> = (1..=5).filter(|body| taken.has(*body, 0)).collect();
     assert_eq!(early, [3, 5]);
     world.shard.meet("n3@h", &others).await.unwrap();
-    assert!(world.shard.taken_in().await.unwrap().is_empty() && !world.shard.is_early());
+    assert!(world.shard.applied_early().await.unwrap().is_empty() && !world.shard.is_early());
 }
 
 #[tokio::test]
 async fn a_document_that_was_written_again_is_not_collected() {
     let world = World::new().await;
     let tombstone = buried(&world, "a").await;
-    assert_eq!(propose(&world, 1, vec![tombstone]).await, WrittenDown::Done);
+    assert_eq!(propose(&world, 1, vec![tombstone]).await, ProposalOutcome::Done);
     let again = world.put("a", None, r#"{"v":2}"#).await.unwrap();
     let done = world.shard.told().await.unwrap().promised;
     world.shard.collect(&done, &[]).await.unwrap();

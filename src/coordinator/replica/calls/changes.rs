@@ -6,14 +6,14 @@ use super::call::PlainCall;
 use crate::coordinator::replica::message::{ChangesCall, ReplicaPosition};
 use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::coordinator::topology::seq::SeqEntry;
-use crate::shard::{ChangesPage, ShardError, ShardInfo, Times};
+use crate::shard::{ShardChangesPage, ShardError, ShardInfo, Times};
 
 /// A page of changes; refused in another epoch.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct Changes(pub ChangesCall);
 
 impl PlainCall for Changes {
-    async fn on(self, replica: &OwnReplica) -> Result<ChangesPage, ShardError> {
+    async fn on(self, replica: &OwnReplica) -> Result<ShardChangesPage, ShardError> {
         replica.changes(self.0).await
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevPath;
-use crate::shard::{Proposal, Round, Told, Tombstone, WrittenDown};
+use crate::shard::{CollectionLogState, Proposal, ProposalOutcome, Round, Tombstone};
 
 /// See [`CollectionCall`].
 #[derive(Debug, Serialize, Deserialize)]
@@ -99,11 +99,11 @@ macro_rules! questions {
 }
 
 questions! {
-    Tell => Told;
-    Propose(proposal) => WrittenDown;
+    Tell => CollectionLogState;
+    Propose(proposal) => ProposalOutcome;
     Confirm(round) => bool;
     Open => Vec<(String, Proposal<Tombstone>)>;
     Markers(after) => Vec<(DocId, RevPath)>;
     CollectableOf(list) => Collectable;
-    Expects(tombstones) => WrittenDown;
+    Expects(tombstones) => ProposalOutcome;
 }

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::call::PlainCall;
-use crate::coordinator::replica::message::{IdRange, SyncPoint, TakenIn};
+use crate::coordinator::replica::message::{AppliedState, IdRange, SyncPoint};
 use crate::coordinator::replica::own_replica::OwnReplica;
 use crate::coordinator::replica::sync_points;
-use crate::coordinator::replica::token::Held;
+use crate::coordinator::replica::token::HeldWrites;
 use crate::shard::ShardError;
 
 /// What the replica says of itself to the node that asks.
@@ -47,11 +47,11 @@ impl PlainCall for Epochs {
 
 /// How far the replica has applied that of a node.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct TakenInOf(pub String);
+pub(in crate::coordinator) struct AppliedOf(pub String);
 
-impl PlainCall for TakenInOf {
-    async fn on(self, replica: &OwnReplica) -> Result<TakenIn, ShardError> {
-        sync_points::taken_in(&replica.shard, &self.0).await
+impl PlainCall for AppliedOf {
+    async fn on(self, replica: &OwnReplica) -> Result<AppliedState, ShardError> {
+        sync_points::applied_of(&replica.shard, &self.0).await
     }
 }
 
@@ -67,7 +67,7 @@ impl PlainCall for PurgesShared {
 
 /// Whether the replica holds all these writes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Holds(pub Vec<Held>);
+pub(in crate::coordinator) struct Holds(pub Vec<HeldWrites>);
 
 /// Whether the node of the replica waits for the answer to a call of its own with that number.
 #[derive(Debug, Serialize, Deserialize)]

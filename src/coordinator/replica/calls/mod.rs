@@ -8,7 +8,7 @@
 //!
 //! Names of operations and of their fields are the wire format (see the test below): a renamed one keeps its old name
 //! in a `serde` attribute. A node that does not know an operation refuses it
-//! ([`is_of_later_build`](super::message::is_of_later_build)).
+//! ([`is_unknown_call`](super::message::is_unknown_call)).
 
 mod attachments;
 mod call;
@@ -25,15 +25,15 @@ mod purges;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::message::{Refusal, ReplicaPosition, StatusReport, TakenIn};
+use crate::coordinator::replica::message::{AppliedState, EditRefusal, ReplicaPosition, StatusReport};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Fetched, Horizon, ListRow, LocalDocument, LocalRegister, Part, PurgeInfo, ShardInfo,
-    Stamp, Summary, Times,
+    DocumentDigest, Fetched, Horizon, IdRangeSummary, ListRow, LocalDocument, LocalRegister, PurgeInfo,
+    ShardChangesPage, ShardInfo, Stamp, Summary, Times,
 };
 
 pub(in crate::coordinator) use attachments::{Blob, Stage, StageFinish, StageWrite};
@@ -44,7 +44,7 @@ pub(in crate::coordinator) use collection::{
     Tell,
 };
 pub(in crate::coordinator) use convergence::{
-    Awaits, Compact, Digests, Epochs, Holds, PurgesShared, SetSyncPoint, Split, Status, TakenInOf,
+    AppliedOf, Awaits, Compact, Digests, Epochs, Holds, PurgesShared, SetSyncPoint, Split, Status,
 };
 pub(in crate::coordinator) use documents::{Fetch, FetchSome, List, Select, SummaryOf};
 pub(in crate::coordinator) use edits::{Decide, Merge};
@@ -114,12 +114,12 @@ table! {
         Summary(SummaryOf) => Summary,
         Select(Select) => Option<DocId>,
         // Changes.
-        Changes(Changes) => ChangesPage,
+        Changes(Changes) => ShardChangesPage,
         Wait(Wait) => ReplicaPosition,
         Resume(Resume) => u64,
         // Edits.
         #[serde(rename = "Judge")]
-        Decide(Decide) => Vec<Result<AcceptedAt, Refusal>>,
+        Decide(Decide) => Vec<Result<AcceptedAt, EditRefusal>>,
         Merge(Merge) => Merged,
         // Local documents.
         Local(Local) => Option<LocalRegister>,
@@ -140,10 +140,11 @@ table! {
         Search(Search) => (),
         KeepViews(KeepViews) => (),
         // Convergence of replicas.
-        Split(Split) => Vec<Vec<Part>>,
+        Split(Split) => Vec<Vec<IdRangeSummary>>,
         Digests(Digests) => Vec<DocumentDigest>,
         SetSyncPoint(SetSyncPoint) => (),
-        TakenIn(TakenInOf) => TakenIn,
+        #[serde(rename = "TakenIn")]
+        AppliedOf(AppliedOf) => AppliedState,
         PurgesShared(PurgesShared) => Option<u64>,
         Awaits(Awaits) => bool,
         Holds(Holds) => bool,
@@ -229,9 +230,9 @@ mod tests {
 
     use super::*;
     use crate::coordinator::replica::message::{
-        ChangesCall, DecideCall, EditText, IdRange, SyncPoint, decode, encode, is_of_later_build,
+        ChangesCall, DecideCall, EditText, IdRange, SyncPoint, decode, encode, is_unknown_call,
     };
-    use crate::coordinator::replica::token::Held;
+    use crate::coordinator::replica::token::HeldWrites;
     use crate::coordinator::topology::seq::SeqEntry;
     use crate::index::{Places, StateOf};
     use crate::shard::{ListPage, ShardError, Want};
@@ -321,7 +322,7 @@ mod tests {
         TakenIn(String),
         PurgesShared(Vec<(u64, u64)>),
         Awaits(u64),
-        Holds(Vec<Held>),
+        Holds(Vec<HeldWrites>),
         Forget(WrittenCollection),
         ClearTimes,
         TimesOf,
@@ -433,7 +434,7 @@ mod tests {
             (Written::Digests(range(), limit), Digests(range(), limit).into()),
             (Written::SetSyncPoint(SyncPoint::default()), SetSyncPoint(SyncPoint::default()).into()),
             (Written::Epochs, Epochs.into()),
-            (Written::TakenIn(source()), TakenInOf(source()).into()),
+            (Written::TakenIn(source()), AppliedOf(source()).into()),
             (Written::PurgesShared(vec![(1, 2)]), PurgesShared(vec![(1, 2)]).into()),
             (Written::Awaits(8), Awaits(8).into()),
             (Written::Holds(Vec::new()), Holds(Vec::new()).into()),
@@ -463,9 +464,9 @@ mod tests {
         }
         for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
             let why = decode::<ReplicaOp>(&encode(&op)).unwrap_err();
-            assert!(is_of_later_build(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
+            assert!(is_unknown_call(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
         }
         assert!(matches!(decode(&encode(&Newer::Status)), Ok(ReplicaOp::Status)));
-        assert!(!is_of_later_build(&ShardError::NotExecuted("n1@h is down".to_owned())));
+        assert!(!is_unknown_call(&ShardError::NotExecuted("n1@h is down".to_owned())));
     }
 }

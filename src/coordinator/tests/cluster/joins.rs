@@ -163,8 +163,9 @@ async fn a_query_by_an_index_finds_what_a_lagging_replica_has_in_an_older_revisi
     let mut newer = planted("a", &["2-b", "1-a"], false);
     newer.body = Arc::new(PreparedBody::from_text(Bytes::from_static(br#"{"m":1,"n":1}"#)).unwrap());
     replica(&cluster, first).await.edit(vec![newer]).await.unwrap().pop().unwrap().unwrap();
-    let asked = find_query(r#"{"selector":{"m":1,"n":{"$gt":0}},"stable":true}"#, true);
-    let page = cluster.db(other).queries().find(asked).await.unwrap().next(10).await.unwrap().unwrap();
+    let db = cluster.db(other);
+    let asked = find_query(&db, r#"{"selector":{"m":1,"n":{"$gt":0}},"stable":true}"#, true).await;
+    let page = db.queries().find(asked).await.unwrap().next(10).await.unwrap().unwrap();
     assert_eq!(page.hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["a"]);
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::coordinator::node::serve::ReplicaService;
 use crate::coordinator::replica::calls::{Decide, ReplicaOp, ReplicaRequest};
 use crate::coordinator::replica::layout::Layout;
-use crate::coordinator::replica::message::{DecideCall, EditText, Refusal, WireError, decode, encode};
+use crate::coordinator::replica::message::{DecideCall, EditRefusal, EditText, WireError, decode, encode};
 use crate::coordinator::replica::node_calls::BallotCall;
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::caller::Caller;
@@ -113,7 +113,7 @@ pub(in crate::coordinator::tests) fn decide(names: &[&str]) -> ReplicaOp {
     Decide(Box::new(DecideCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), in_doubt: false })).into()
 }
 
-type DecidedBy = Result<Vec<Result<AcceptedEdit, Refusal>>, WireError>;
+type DecidedBy = Result<Vec<Result<AcceptedEdit, EditRefusal>>, WireError>;
 
 #[tokio::test]
 async fn a_call_that_comes_again_after_the_map_changed_is_answered_as_before() {

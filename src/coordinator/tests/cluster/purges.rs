@@ -2,7 +2,7 @@
 
 use super::late::{ask_as, decide};
 use super::*;
-use crate::coordinator::replica::message::{Refusal, WireError, decode};
+use crate::coordinator::replica::message::{EditRefusal, WireError, decode};
 use crate::coordinator::{RepairOperations, WriteOperations};
 use crate::shard::AcceptedEdit;
 
@@ -31,7 +31,7 @@ async fn in_sync(cluster: &Cluster) {
 /// It was stored: the purged document was back.
 #[tokio::test]
 async fn an_edit_that_is_worked_off_after_the_purge_of_its_revision_is_not_stored() {
-    type DecidedBy = Result<Vec<Result<AcceptedEdit, Refusal>>, WireError>;
+    type DecidedBy = Result<Vec<Result<AcceptedEdit, EditRefusal>>, WireError>;
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let done = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -40,7 +40,7 @@ async fn an_edit_that_is_worked_off_after_the_purge_of_its_revision_is_not_store
         // Of a call that its node has given up.
         let answer = ask_as(&cluster, (from, at), 0, 900 + number as u64, decide(&["a", "other"])).await;
         let Ok(Ok(decided)) = decode::<DecidedBy>(&answer) else { panic!("no decision: {answer:?}") };
-        assert!(matches!(decided[0], Err(Refusal::Unavailable(_))), "{:?}", decided[0]);
+        assert!(matches!(decided[0], Err(EditRefusal::Unavailable(_))), "{:?}", decided[0]);
         assert!(decided[1].is_ok() || number > 0, "{:?}", decided[1]);
     }
     is_gone(&cluster, 3, "a").await;

@@ -4,7 +4,7 @@ use settee_search::search::{Request, nouveau};
 
 use super::*;
 use crate::coordinator::replica::floor::Floor;
-use crate::coordinator::replica::token::{Held, Mark, Written as WrittenTo};
+use crate::coordinator::replica::token::{HeldWrites, Mark, RangeWrites};
 use crate::coordinator::{FeedOperations, ReadOperations, WriteOperations};
 use crate::document::collate::Collator;
 use crate::document::json::{Value, parse};
@@ -20,12 +20,12 @@ const SEARCH: &str = r#"{"autoupdate":false,
 
 /// Three nodes with replicas of one range, a view and indexes; the first one's replica alone has the document `a`. With
 /// a token of that.
-async fn one_ahead() -> (Cluster, Token) {
+async fn one_ahead() -> (Cluster, WriteToken) {
     ahead(0).await
 }
 
 /// The same with the replica of that node.
-async fn ahead(at: usize) -> (Cluster, Token) {
+async fn ahead(at: usize) -> (Cluster, WriteToken) {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     for (name, text) in [("_design/d", MAP), ("_design/x", INDEX), ("_design/s", SEARCH), ("b", "{}")] {
@@ -34,12 +34,12 @@ async fn ahead(at: usize) -> (Cluster, Token) {
     let (db, before) = (cluster.db(at), replica(&cluster, at).await);
     plant(&before, "a", &["1-a"], false).await;
     let own = db.replicas().own_replica(0).await.unwrap().unwrap();
-    let held = Held { only: false, marks: vec![Mark::of(own.replica_position())] };
-    let token = Token::of("db", db.instance(), [WrittenTo { range: db.map().range(0), held }]);
+    let held = HeldWrites { only: false, marks: vec![Mark::of(own.replica_position())] };
+    let token = WriteToken::of("db", db.instance(), [RangeWrites { range: db.map().range(0), held }]);
     (cluster, token)
 }
 
-async fn floor(cluster: &Cluster, at: usize, token: &Token) -> Result<Arc<Floor>, TokenError> {
+async fn floor(cluster: &Cluster, at: usize, token: &WriteToken) -> Result<Arc<Floor>, TokenError> {
     Ok(cluster.nodes[at].coordinator.floor("db", token).await?.expect("a token of this database"))
 }
 
@@ -66,7 +66,11 @@ async fn found(db: &Arc<Database>, by_index: bool) -> bool {
     let request = FindRequest::parse(parse(br#"{"selector":{"_id":"a"}}"#).unwrap().as_object().unwrap()).unwrap();
     let columns = vec![("_id".to_owned(), "asc".to_owned())];
     let (ddoc, name, filter) = ("_design/x".into(), "i".into(), parse(b"{}").unwrap());
-    let index = by_index.then_some(FieldIndex { ddoc, name, partitioned: false, columns, filter });
+    let fields = FieldIndex { ddoc, name, partitioned: false, columns, filter };
+    let index = match by_index {
+        true => Some(FindIndex { program: db.design_docs().program(&id("_design/x")).await.unwrap(), fields }),
+        false => None,
+    };
     let query =
         FindQuery { request: Arc::new(request), after: None, index, partition: None, collator: Collator::new() };
     let mut hits = db.queries().find(query).await.unwrap();
@@ -148,7 +152,7 @@ async fn searches_with_a_token_find_the_write_whichever_replica_has_it() {
 #[tokio::test]
 async fn a_read_that_cannot_be_as_new_as_its_token_fails_and_one_that_can_again_does_not() {
     let (cluster, token) = one_ahead().await;
-    let unknown = Token::of("db", "another", token.writes("db", cluster.db(0).instance()).unwrap().to_vec());
+    let unknown = WriteToken::of("db", "another", token.writes("db", cluster.db(0).instance()).unwrap().to_vec());
     cluster.cut(&[0]);
     let (behind, other) = tokio::join!(floor(&cluster, 1, &token), floor(&cluster, 2, &unknown));
     assert_eq!(behind.unwrap_err(), TokenError::Behind);
@@ -171,7 +175,7 @@ async fn a_token_names_every_replica_that_was_waited_for() {
     let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
     let done: Vec<WriteDone> =
         cluster.db(0).writer().write(edits, options).await.unwrap().into_iter().map(Result::unwrap).collect();
-    let token = Token::parse(&cluster.db(0).writer().token(&done).unwrap()).unwrap();
+    let token = WriteToken::parse(&cluster.db(0).writer().token(&done).unwrap()).unwrap();
     let db = cluster.db(0);
     let writes = token.writes("db", db.instance()).unwrap();
     assert_eq!(writes.len(), 4, "one entry for each range");
@@ -192,7 +196,7 @@ async fn a_token_of_a_purge_counts_for_the_replicas_that_purged() {
     cluster.deafen(&["n2@h"]);
     let ((removed, _), token) = cluster.db(0).maintenance().purge_with_token(vec![(id("a"), vec![rev])]).await.unwrap();
     assert_eq!(removed[0].1.len(), 1);
-    let token = Token::parse(&token.unwrap()).unwrap();
+    let token = WriteToken::parse(&token.unwrap()).unwrap();
     let writes = token.writes("db", cluster.db(0).instance()).unwrap().to_vec();
     assert!(writes.len() == 1 && writes[0].held.only && writes[0].held.marks.len() == 2);
     let floor = floor(&cluster, 1, &token).await.unwrap();
@@ -203,7 +207,7 @@ async fn a_token_of_a_purge_counts_for_the_replicas_that_purged() {
 async fn a_token_from_before_a_split_holds_after_it() {
     let (_world, coordinator, db) = database(1).await;
     let done = db.writer().write_one(request("a", "{}"), WriteOptions::default()).await.unwrap();
-    let token = Token::parse(&db.writer().token([&done]).unwrap()).unwrap();
+    let token = WriteToken::parse(&db.writer().token([&done]).unwrap()).unwrap();
     db.follow(db.map_record().with_split(0).unwrap()).await.unwrap();
     assert_eq!(db.map().live().len(), 2);
     let floor = coordinator.floor("db", &token).await.unwrap().expect("a token of this database");

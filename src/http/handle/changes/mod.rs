@@ -20,7 +20,7 @@ use crate::http::json_meter::JsonMeter;
 use crate::http::{Context, Problem, Query, Reply, Request, Result, Verb};
 use crate::observe::metrics::{Entered, Gauge};
 use feed::{Delivery, Feed, Print, Waits, seq_json};
-use query::{ChangesArgs, Filter};
+use query::{ChangesArgs, FilterArgs};
 
 /// GET and POST `/{db}/_changes`
 ///
@@ -100,19 +100,19 @@ async fn filter(
     ctx: &Context,
     request: &Request,
     db: &Arc<Database>,
-    filter: &Filter,
+    filter: &FilterArgs,
     body: Option<&Object>,
 ) -> Result<ChangesFilter> {
     match filter {
-        Filter::None => Ok(ChangesFilter::None),
-        Filter::Design => Ok(ChangesFilter::Design),
-        Filter::DocIds(ids) => Ok(ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect())),
-        Filter::View(place) => Ok(db.feeds().view_filter(place).await?),
-        Filter::Function(place) => {
+        FilterArgs::None => Ok(ChangesFilter::None),
+        FilterArgs::Design => Ok(ChangesFilter::Design),
+        FilterArgs::DocIds(ids) => Ok(ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect())),
+        FilterArgs::View(place) => Ok(db.feeds().view_filter(place).await?),
+        FilterArgs::Function(place) => {
             let req = function_request(ctx, request, db, None, body.cloned().map(Value::Object)).await?;
             Ok(db.feeds().function_filter(place, req).await?)
         }
-        Filter::Selector(args) => Ok(db.feeds().selector_filter(args.selector()).await),
+        FilterArgs::Selector(args) => Ok(db.feeds().selector_filter(args.selector()).await),
     }
 }
 
@@ -188,7 +188,7 @@ impl Rows {
     /// What the `fields` of a selector leave of a document; `None` without such a list.
     fn cut(&self, doc: &RowDoc) -> Result<Option<Vec<u8>>> {
         match &self.args.filter {
-            Filter::Selector(args) => args.cut(doc),
+            FilterArgs::Selector(args) => args.cut(doc),
             _ => Ok(None),
         }
     }

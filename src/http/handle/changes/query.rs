@@ -15,7 +15,7 @@ use crate::limits;
 
 /// Which documents a feed shows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Filter {
+pub enum FilterArgs {
     /// All of them.
     #[default]
     None,
@@ -61,19 +61,19 @@ pub struct ChangesArgs {
     /// Only every so many rows carry `seq`.
     pub seq_interval: Option<u64>,
     /// `filter`.
-    pub filter: Filter,
+    pub filter: FilterArgs,
 }
 
 /// What a feed is asked for, of which `feed` and `since` count only when its filter was found.
 #[derive(Debug)]
-pub struct Asked {
+pub struct UnsettledArgs {
     /// All that can be told by now.
     pub args: ChangesArgs,
     /// What is wrong with `feed`, or else with `since`.
     wrong: Result<(), Problem>,
 }
 
-impl Asked {
+impl UnsettledArgs {
     /// All parameters.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl ChangesArgs {
     ///
     /// # Errors
     /// 400 for values that cannot be read.
-    pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<Asked, Problem> {
+    pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<UnsettledArgs, Problem> {
         let mut args = ChangesArgs::default();
         let (mut name_of_feed, mut since, mut filter) = ("normal", "0", "");
         // Of several values of these the first counts, as in CouchDB; of all others the last.
@@ -102,23 +102,23 @@ impl ChangesArgs {
             }
         }
         args.filter = match (filter, body) {
-            (name, _) if name.bytes().all(|byte| byte == b'/') => Filter::None,
-            ("_design", _) => Filter::Design,
-            ("_selector", body) => Filter::Selector(SelectorArgs::read(body)?),
-            ("_doc_ids", Some(body)) => Filter::DocIds(ids(body.get("doc_ids"))?),
+            (name, _) if name.bytes().all(|byte| byte == b'/') => FilterArgs::None,
+            ("_design", _) => FilterArgs::Design,
+            ("_selector", body) => FilterArgs::Selector(SelectorArgs::read(body)?),
+            ("_doc_ids", Some(body)) => FilterArgs::DocIds(ids(body.get("doc_ids"))?),
             ("_doc_ids", None) => {
                 let value = json::parse(doc_ids.unwrap_or("null").as_bytes());
-                Filter::DocIds(ids(Some(&value.map_err(|_| Problem::bad_request("invalid UTF-8 JSON"))?))?)
+                FilterArgs::DocIds(ids(Some(&value.map_err(|_| Problem::bad_request("invalid UTF-8 JSON"))?))?)
             }
             ("_view", _) => match view.unwrap_or("") {
                 "" => return Err(Problem::bad_request("`view` filter parameter is not provided.")),
-                view => Filter::View(designated(view, VIEW_FORM)?),
+                view => FilterArgs::View(designated(view, VIEW_FORM)?),
             },
             (name, _) if name.starts_with('_') => return Err(Problem::bad_request("unknown builtin filter name")),
-            (name, _) => Filter::Function(designated(name, FILTER_FORM)?),
+            (name, _) => FilterArgs::Function(designated(name, FILTER_FORM)?),
         };
         let wrong = args.place(name_of_feed, since, last_event_id);
-        Ok(Asked { args, wrong })
+        Ok(UnsettledArgs { args, wrong })
     }
 
     /// Which feed it is, and where it begins.
@@ -196,13 +196,13 @@ fn designated(text: &str, reason: &'static str) -> Result<String, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, ChangesArgs, Feed, Filter, Query, Since};
+    use super::{ChangesArgs, Feed, FilterArgs, Query, Since, UnsettledArgs};
     use crate::document::json::{self, Value};
 
     fn read(pairs: &[(&str, &str)]) -> Result<ChangesArgs, String> {
         let pairs = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let asked = ChangesArgs::read(&Query::from_pairs(pairs), Some("0"), None);
-        asked.and_then(Asked::settle).map_err(|p| p.reason.into_owned())
+        asked.and_then(UnsettledArgs::settle).map_err(|p| p.reason.into_owned())
     }
 
     #[test]
@@ -248,12 +248,12 @@ mod tests {
     #[test]
     fn ids_come_from_the_body_of_a_post_and_from_the_query_of_a_get() {
         let args = read(&[("filter", "_doc_ids"), ("doc_ids", r#"["b","a"]"#)]).unwrap();
-        let Filter::DocIds(ids) = args.filter else { panic!("ids") };
+        let FilterArgs::DocIds(ids) = args.filter else { panic!("ids") };
         assert_eq!(ids.into_iter().collect::<Vec<_>>(), ["a", "b"]);
         let Ok(Value::Object(body)) = json::parse(br#"{"doc_ids":["z"],"limit":1}"#) else { panic!("object") };
         let query = Query::parse("filter=_doc_ids");
         let args = ChangesArgs::read(&query, None, Some(&body)).unwrap().args;
-        assert_eq!((args.filter, args.limit), (Filter::DocIds(["z".to_owned()].into()), None));
-        assert_eq!(read(&[("doc_ids", "[]")]).unwrap().filter, Filter::None);
+        assert_eq!((args.filter, args.limit), (FilterArgs::DocIds(["z".to_owned()].into()), None));
+        assert_eq!(read(&[("doc_ids", "[]")]).unwrap().filter, FilterArgs::None);
     }
 }

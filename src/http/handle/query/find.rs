@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::find_text;
 use super::partition;
 use crate::auth::access::Class;
-use crate::coordinator::{Database, FindQuery, Hit, Hits, ReadOperations};
+use crate::coordinator::{Database, FindIndex, FindQuery, Hit, Hits, ReadOperations};
 use crate::document::collate::Collator;
 use crate::document::id::check_partition;
 use crate::document::json::{self, JsonError, Object, Value};
@@ -17,24 +17,28 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::bookmark::{Bookmark, NIL};
 use crate::index::mango::candidates::Indexes;
 use crate::index::mango::catalogue::FieldIndex;
-use crate::index::mango::explain::{Asked as Explained, explain as explained};
+use crate::index::mango::explain::{ExplainContext, explain as explained};
 use crate::index::mango::groups::{GroupBy, Groups};
 use crate::index::mango::planner::{Partitioning, Plan, plan, warning};
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::text::TextIndex;
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
+use crate::script::Program;
 use crate::world::{Env, Instant};
 
-pub struct Asked {
+/// A query, and the indexes that may answer it.
+pub struct FindContext {
     pub db: Arc<Database>,
     pub request: FindRequest,
     pub partition: Option<String>,
+    /// The design documents that the indexes were found in.
+    pub programs: Arc<[Program]>,
     pub indexes: Vec<FieldIndex>,
     pub texts: Vec<TextIndex>,
 }
 
-async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
+async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<FindContext> {
     let db = ctx.open(db, request, Class::Member)?;
     if let Some(name) = partition {
         partition::check(&db, name)?;
@@ -58,30 +62,33 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
         }
         check_partition(name)?;
     }
-    let (indexes, texts) = indexes(ctx, &db).await?;
-    Ok(Asked { db, request, partition: own.or(partition.map(str::to_owned)), indexes, texts })
+    let programs = db.design_docs().programs().await?;
+    let (indexes, texts) = indexes(ctx, &db, &programs);
+    Ok(FindContext { db, request, partition: own.or(partition.map(str::to_owned)), programs, indexes, texts })
 }
 
-/// The indexes of a database: those over fields by design document and name, and those over texts.
-///
-/// # Errors
-/// When the node cannot read.
-pub async fn indexes(ctx: &Context, db: &Arc<Database>) -> Result<(Vec<FieldIndex>, Vec<TextIndex>)> {
-    let programs = db.design_docs().programs().await?;
-    let of =
-        |program: &crate::script::Program| FieldIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
+/// The indexes of a database by its design documents: those over fields by design document and name, and those over
+/// texts.
+pub fn indexes(ctx: &Context, db: &Database, programs: &[Program]) -> (Vec<FieldIndex>, Vec<TextIndex>) {
+    let of = |program: &Program| FieldIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
     let mut indexes: Vec<FieldIndex> = programs.iter().flat_map(of).collect();
     indexes.sort_by(|a, b| (&a.ddoc, &a.name).cmp(&(&b.ddoc, &b.name)));
-    Ok((indexes, find_text::text_indexes(ctx, db, &programs)))
+    (indexes, find_text::text_indexes(ctx, db, programs))
 }
 
-impl Asked {
+impl FindContext {
     pub fn plan(&self, collator: &Collator) -> std::result::Result<Plan, crate::index::mango::MangoError> {
         plan(&self.request, &self.indexes, self.partitioning(), collator)
     }
 
     pub fn partitioning(&self) -> Partitioning {
         Partitioning { database: self.db.map().partitioned, query: self.partition.is_some() }
+    }
+
+    /// The design document of one of its indexes.
+    pub fn program(&self, ddoc: &str) -> Program {
+        // Invariant: indexes were found in these.
+        self.programs.iter().find(|program| program.id().as_str() == ddoc).expect("its design document").clone()
     }
 }
 
@@ -100,7 +107,7 @@ pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: O
         Err(error) if error.name == "no_usable_index" => Err(()),
         Err(error) => return Err(error.into()),
     };
-    let about = Explained {
+    let about = ExplainContext {
         database: &asked.db.name,
         partitioned: asked.db.map().partitioned,
         partition: asked.partition.as_deref(),
@@ -131,7 +138,9 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
         return find_text::find(ctx, asked, chosen).await;
     }
     let plan = asked.plan(&ctx.collator)?;
-    let Asked { db, request, partition, .. } = asked;
+    let found_in = |fields: FieldIndex| FindIndex { program: asked.program(&fields.ddoc), fields };
+    let index = plan.index.clone().map(found_in);
+    let FindContext { db, request, partition, .. } = asked;
     let is_extended = request.count || request.groups.is_some();
     if !is_extended && is_pointless(&request, plan.index.as_ref(), &ctx.collator) {
         return Ok(Reply::json(StatusCode::OK, "{\"docs\":[\n]}"));
@@ -145,7 +154,7 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
         env.metrics().count(Counter::FindScans);
     }
     let request = Arc::new(request);
-    let (index, collator) = (plan.index.clone(), ctx.collator.clone());
+    let collator = ctx.collator.clone();
     let (skip, left, last) = (request.skip, request.limit, after.clone());
     let query = FindQuery { request: Arc::clone(&request), after, index, partition, collator };
     let hits = db.queries().find(query).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use settee_search::search::{Request as SearchRequest, Row, Sort, nouveau};
 
-use super::find::Asked;
+use super::find::FindContext;
 use crate::coordinator::{
     Database, DatabaseSearch, FindQuery, Hits, ReadOperations, SearchFailure, SearchQuery, TypedQuery,
 };
@@ -20,7 +20,7 @@ use crate::http::{ChunkSink, Context, Problem, Reply, Result};
 use crate::index::mango::MangoError;
 use crate::index::mango::bookmark::NIL;
 use crate::index::mango::candidates::Indexes;
-use crate::index::mango::explain::{Asked as Explained, explain_text};
+use crate::index::mango::explain::{ExplainContext, explain_text};
 use crate::index::mango::planner::{has_usable, names_index};
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::text::{TextIndex, TextKind, TextQuery, several, sort_of, text_query};
@@ -50,7 +50,7 @@ pub fn text_indexes(ctx: &Context, db: &Database, programs: &[Program]) -> Vec<T
 ///
 /// # Errors
 /// `multiple_text_indexes`, and what is wrong with the query for such an index.
-pub fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
+pub fn chosen(asked: &FindContext) -> Result<Option<Chosen>> {
     let (request, all) = (&asked.request, &asked.texts);
     if all.is_empty() || request.selector == Selector::Everything {
         return Ok(None);
@@ -74,7 +74,7 @@ pub fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
 }
 
 /// The one of the indexes of a kind that answers a query.
-fn index_for(asked: &Asked, all: &[&TextIndex], query: &TextQuery) -> Result<Option<TextIndex>> {
+fn index_for(asked: &FindContext, all: &[&TextIndex], query: &TextQuery) -> Result<Option<TextIndex>> {
     let (request, partitioning) = (&asked.request, asked.partitioning());
     let fits = |index: &&&TextIndex| {
         // One with types answers for each partition and for all of them.
@@ -96,8 +96,8 @@ fn index_for(asked: &Asked, all: &[&TextIndex], query: &TextQuery) -> Result<Opt
 }
 
 /// POST `/{db}/_explain`.
-pub fn explain(asked: &Asked, texts: &[TextIndex], chosen: &Chosen, collator: &Collator) -> Reply {
-    let about = Explained {
+pub fn explain(asked: &FindContext, texts: &[TextIndex], chosen: &Chosen, collator: &Collator) -> Reply {
+    let about = ExplainContext {
         database: &asked.db.name,
         partitioned: asked.db.map().partitioned,
         partition: asked.partition.as_deref(),
@@ -112,15 +112,15 @@ pub fn explain(asked: &Asked, texts: &[TextIndex], chosen: &Chosen, collator: &C
 ///
 /// # Errors
 /// As of searches; 400 `invalid_bookmark`.
-pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> {
-    let Asked { db, request, partition, .. } = asked;
-    let (ddoc, name) = (DocId::new(&chosen.index.ddoc), chosen.index.name.as_str());
+pub async fn find(ctx: &Context, asked: FindContext, chosen: Chosen) -> Result<Reply> {
+    let (program, name) = (asked.program(&chosen.index.ddoc), chosen.index.name.as_str());
+    let FindContext { db, request, partition, .. } = asked;
     let (index, order) = match chosen.index.kind {
-        TextKind::Typed => (db.queries().typed_search(&ddoc, name).await?, Order::Typed(chosen.sort)),
+        TextKind::Typed => (db.queries().typed_search_in(&program, name).await?, Order::Typed(chosen.sort)),
         TextKind::Plain => {
             let sort: Vec<Value> = chosen.sort.iter().map(|part| part.as_str().into()).collect();
             let sort = if sort.is_empty() { Vec::new() } else { sorts(&Value::Array(sort))? };
-            (db.queries().search(&ddoc, name).await?, Order::Plain(sort))
+            (db.queries().search_in(&program, name).await?, Order::Plain(sort))
         }
     };
     let request = Arc::new(request);

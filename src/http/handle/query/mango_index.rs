@@ -61,7 +61,8 @@ fn index_of(path: &[String]) -> Option<[&str; 3]> {
 
 /// The indexes of a database, by design document and name, as they are listed.
 async fn listed(ctx: &Context, db: &Arc<Database>) -> Result<Vec<((String, String), Value)>> {
-    let (fields, texts) = indexes(ctx, db).await?;
+    let programs = db.design_docs().programs().await?;
+    let (fields, texts) = indexes(ctx, db, &programs);
     let json = fields.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
     let texts = texts.into_iter().map(|index| ((index.ddoc.clone(), index.name.clone()), index.to_value()));
     let mut all: Vec<((String, String), Value)> = json.chain(texts).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::before::{body_of, copied, live, predecessor};
 use crate::auth::access::{self, Class, Rank};
 use crate::auth::security::SecurityObject;
-use crate::auth::users::{self, Caller};
+use crate::auth::users::{self, UsersDbCaller};
 use crate::auth::{UserCtx, admins, options, password_rules, users_design};
 use crate::coordinator::{AllDocsRow, Database, ReadOperations, Want, WriteRequest};
 use crate::document::id::DocId;
@@ -15,8 +15,8 @@ use crate::document::revision::Revision;
 use crate::http::route::{InDatabase, ListKind};
 use crate::http::{Context, Problem, Request, Result};
 
-fn caller<'a>(db: &Arc<Database>, user: &'a UserCtx) -> Caller<'a> {
-    Caller { user, is_admin: Rank::of(user, Some(&SecurityObject::of(db))) >= Rank::DatabaseAdmin }
+fn caller<'a>(db: &Arc<Database>, user: &'a UserCtx) -> UsersDbCaller<'a> {
+    UsersDbCaller { user, is_admin: Rank::of(user, Some(&SecurityObject::of(db))) >= Rank::DatabaseAdmin }
 }
 
 /// Whether those who may read the users database may list it: `chttpd_auth/users_db_public`.
@@ -98,7 +98,7 @@ impl Lister {
     pub fn limit(&self, row: &mut AllDocsRow) {
         let AllDocsRow::Found { id, doc, .. } = row else { return };
         let Some(Some(shown)) = doc else { return };
-        let caller = Caller { user: &self.user, is_admin: false };
+        let caller = UsersDbCaller { user: &self.user, is_admin: false };
         let visible = match caller.sees_all(id.as_str()) {
             Ok(true) => true,
             Ok(false) => limit(&mut shown.stored, &self.fields).is_ok(),
