@@ -116,21 +116,22 @@ impl ShardReplica {
         Ok(out)
     }
 
-    /// As [`ShardReplica::compact_while`], to the end.
+    /// As [`ShardReplica::compact_while`], to the end; the log keeps its last `purge_infos_limit` entries.
     #[cfg(test)]
     pub async fn compact(&self, purge_infos_limit: u64, pace: Pace) -> Result<(), ShardError> {
-        self.compact_while(purge_infos_limit, pace, &|_, _| true).await.map(drop)
+        let last = self.read(Header::read).await?.purge_seq.saturating_sub(purge_infos_limit);
+        self.compact_while(last, pace, &|_, _| true).await.map(drop)
     }
 
-    /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
-    /// `purge_infos_limit` entries. In place: it needs no room for a second copy. Runs in the background pool at
-    /// `pace`; at the end the store file gives free space back. Each step is told to `goes_on` with its name and the
+    /// Removes bodies of revisions that are no leaves, in bounded steps, and the entries of the purge log up to that of
+    /// `last_purge`. In place: it needs no room for a second copy. Runs in the background pool at `pace`; at the end the
+    /// store file gives free space back. Each step is told to `goes_on` with its name and the
     /// number of documents looked at so far; where that answers false, the documents left are for another time.
     /// Behind the last document it goes on in any case: what is free by then would not make the replica due again.
     /// Answers whether it came to the end.
     pub async fn compact_while(
         &self,
-        purge_infos_limit: u64,
+        last_purge: u64,
         mut pace: Pace,
         goes_on: &(dyn Fn(&'static str, u64) -> bool + Send + Sync),
     ) -> Result<bool, ShardError> {
@@ -153,7 +154,7 @@ impl ShardReplica {
             pace.spend(bytes).await;
         }
         goes_on("purges", documents);
-        self.trim_purge_log(purge_infos_limit).await?;
+        self.trim_purge_log(last_purge).await?;
         goes_on("store_file", documents);
         self.0.storage.shrink(self.0.shard.0).await?;
         Ok(true)
@@ -163,8 +164,8 @@ impl ShardReplica {
         Ok(self.read(Header::read).await?.sizes())
     }
 
-    async fn trim_purge_log(&self, keep: u64) -> Result<(), ShardError> {
-        let last = self.read(Header::read).await?.purge_seq.saturating_sub(keep);
+    /// Removes the entries of the purge log up to that of `last`.
+    async fn trim_purge_log(&self, last: u64) -> Result<(), ShardError> {
         loop {
             let oldest = self.purge_infos(0, 1).await?.first().map_or(u64::MAX, |info| info.purge_seq);
             if oldest > last {

@@ -494,9 +494,9 @@ impl Serving<'_> {
     async fn compact(&self) -> Result<(), ShardError> {
         let (database, range, shard) = (Arc::clone(self.database), self.range, self.replica.shard.clone());
         let info = shard.info().await?;
-        let keep = database.compaction().purges_to_keep((range, &shard), &info).await?;
+        let last_purge = database.compaction().last_dispensable_purge((range, &shard), &info).await?;
         self.database.context.env.spawn(async move {
-            if let Err(error) = database.compaction().compact_replica((range, &shard), &info, keep, None).await {
+            if let Err(error) = database.compaction().compact_replica((range, &shard), &info, last_purge, None).await {
                 tracing::warn!(%error, "a compaction ended early");
             }
         });

@@ -120,17 +120,17 @@ impl Compaction<'_> {
                 hours => hours,
             },
         };
-        let keep = self.purges_to_keep((index, &replica), &info).await?;
-        self.compact_replica((index, &replica), &info, keep, hours).await
+        let last_purge = self.last_dispensable_purge((index, &replica), &info).await?;
+        self.compact_replica((index, &replica), &info, last_purge, hours).await
     }
 
-    /// Compacts this node's replica of a range, whose log of purges keeps its last `keep` records. Where `hours` are
-    /// strict it ends with them. Answers whether it came to the end.
+    /// Compacts this node's replica of a range, whose log of purges loses its records up to `last_purge`. Where `hours`
+    /// are strict it ends with them. Answers whether it came to the end.
     pub(in crate::coordinator) async fn compact_replica(
         self,
         (index, replica): (usize, &ShardReplica),
         info: &ShardInfo,
-        keep: u64,
+        last_purge: u64,
         hours: Option<Window>,
     ) -> Result<bool, ShardError> {
         let env = &self.context.env;
@@ -140,7 +140,7 @@ impl Compaction<'_> {
             task.step(phase, documents);
             hours.is_none_or(|hours| hours.lets_go_on(env.wall()))
         };
-        let is_done = replica.compact_while(keep, self.compaction_pace(), &goes_on).await?;
+        let is_done = replica.compact_while(last_purge, self.compaction_pace(), &goes_on).await?;
         match is_done {
             true => env.metrics().count(Counter::ShardsCompacted),
             false => tracing::info!(database = self.name, range = index, "a compaction ends with its hours"),
@@ -148,16 +148,17 @@ impl Compaction<'_> {
         Ok(is_done)
     }
 
-    /// How many purge records a replica keeps: as many as the limit says, and all that another replica or its own child
-    /// shards have not applied yet, for those would bring back what was purged. That holds for the replica of a node
-    /// that was removed, too, until the range is moved off it: the node may be added again.
-    pub(in crate::coordinator) async fn purges_to_keep(
+    /// The last purge record (its position) that a replica need not keep. It keeps as many as the limit says, and all
+    /// that another replica or its own child shards have not applied yet, for those would bring back what was purged.
+    /// That holds for the replica of a node that was removed, too, until the range is moved off it: the node may be
+    /// added again.
+    pub(in crate::coordinator) async fn last_dispensable_purge(
         self,
         (index, replica): (usize, &ShardReplica),
         info: &ShardInfo,
     ) -> Result<u64, ShardError> {
         if self.children(index).await?.is_some() {
-            return Ok(u64::MAX);
+            return Ok(0);
         }
         let mut keep = self.purged_infos_limit();
         let others = self.replicas().nodes_of(index).into_iter().filter(|node| *node != self.context.node);
@@ -169,7 +170,7 @@ impl Compaction<'_> {
                 keep = lacks;
             }
         }
-        Ok(keep)
+        Ok(info.purge_seq.saturating_sub(keep))
     }
 
     /// The budget of a compaction on this node.

@@ -421,6 +421,28 @@ async fn a_purge_is_kept_on_record_until_all_replicas_know_it() {
     assert_eq!(replica(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);
 }
 
+/// What the log may lose was counted when a compaction began, and counted off what there was at its end: purges that
+/// came meanwhile pushed out others that a replica lacked.
+#[tokio::test]
+async fn purges_that_come_while_a_compaction_goes_on_push_none_off_the_record() {
+    let cluster = two(1).await;
+    let (db, own) = (cluster.db(0), replica(&cluster, 0).await);
+    db.settings().set_purged_infos_limit(1).await.unwrap();
+    for name in ["a", "b", "c", "d"] {
+        plant(&own, name, &["1-a"], false).await;
+    }
+    let purge = |name: &'static str| own.purge(vec![(id(name), vec![rev("1-a")])]);
+    purge("a").await.unwrap();
+    let info = own.info().await.unwrap();
+    let last_purge = db.compaction().last_dispensable_purge((0, &own), &info).await.unwrap();
+    for name in ["b", "c", "d"] {
+        purge(name).await.unwrap();
+    }
+    assert!(db.compaction().compact_replica((0, &own), &info, last_purge, None).await.unwrap());
+    let told: Vec<String> = own.purge_infos(0, 9).await.unwrap().iter().map(|info| info.id.to_string()).collect();
+    assert_eq!(told, ["a", "b", "c", "d"], "the other replica has none of them");
+}
+
 #[tokio::test]
 async fn replicas_of_many_databases_are_compared_page_by_page() {
     let cluster = Cluster::new(2).await;
