@@ -40,6 +40,7 @@ pub use read::find::{FindIndex, FindQuery, Hit, HitPage, Hits};
 pub use read::scan::{AllDocs, AllDocsQuery, AllDocsRow};
 pub use read::search::{DatabaseSearch, SearchFailure, SearchPage, SearchQuery};
 pub use read::search_several::{SeveralPage, ask_several};
+pub use read::search_trial::Unfit;
 pub use read::typed_search::{TypedPage, TypedQuery};
 pub use read::view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewRow, ViewRows};
 pub use read::view_info::ViewsInfo;

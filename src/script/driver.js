@@ -413,6 +413,18 @@
         }
     };
 
+    // What a function calls `index(type, name, value, options)` with for a document.
+    const indexedWithTypes = (index, doc) => {
+        globalThis.require = withinLib;
+        typed = [];
+        try {
+            apply(index, design, [deepFreeze(parse(doc))]);
+            return '{"calls":' + text(typed) + '}';
+        } finally {
+            typed = null;
+        }
+    };
+
     // ---- what the node asks for; each answers a JSON text ----
 
     // What was asked last is often asked next.
@@ -464,18 +476,15 @@
         // What an index function with types says of a document; one that throws says nothing.
         typed: (source, doc) => {
             const index = compile(source);
-            globalThis.require = withinLib;
-            typed = [];
             try {
-                apply(index, design, [deepFreeze(parse(doc))]);
-                return '{"calls":' + text(typed) + '}';
+                return indexedWithTypes(index, doc);
             } catch (error) {
                 if (isFatal(error)) throw error;
                 return '{"calls":[]}';
-            } finally {
-                typed = null;
             }
         },
+        // What an index function with types says of a document. What it throws is thrown.
+        indexedWithTypes: (source, doc) => indexedWithTypes(compile(source), doc),
         // What a reduce function makes of rows `[[key, id], value]`, or again of results. One that throws gives null.
         reduce: (source, input, again) => {
             const reducer = compile(source);

@@ -296,14 +296,17 @@ impl Scripts {
         self.calls("typed", program, source, docs).await
     }
 
-    /// As [`Scripts::index`], and what the function throws for a document is told.
+    /// As [`Scripts::index`], or with types as [`Scripts::index_typed`], and what the function throws for a document is
+    /// told.
     pub async fn index_or_error(
         &self,
         program: &Program,
         source: &str,
+        is_typed: bool,
         docs: Vec<String>,
     ) -> Result<Vec<Result<Vec<Value>, ScriptError>>, ScriptError> {
-        self.calls_or_errors("indexed", program, source, docs).await
+        let what = if is_typed { "indexedWithTypes" } else { "indexed" };
+        self.calls_or_errors(what, program, source, docs).await
     }
 
     async fn calls(

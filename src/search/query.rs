@@ -6,6 +6,7 @@
 mod display;
 mod escape;
 pub mod flexible;
+pub mod intervals;
 mod java;
 mod lexer;
 mod parser;
@@ -48,6 +49,13 @@ pub enum Query {
         words: Vec<(u32, Vec<String>)>,
         /// Moves that the words may be away from their places.
         slop: u32,
+    },
+    /// Documents that have an interval.
+    Intervals {
+        /// The field.
+        field: String,
+        /// What has intervals.
+        source: intervals::Source<intervals::Word>,
     },
     /// Documents with a word between two, by bytes.
     Range {

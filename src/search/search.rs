@@ -4,6 +4,7 @@ mod bits;
 mod budget;
 mod facets;
 mod groups;
+mod intervals;
 mod matcher;
 pub mod nouveau;
 mod order;

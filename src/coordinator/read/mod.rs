@@ -13,7 +13,7 @@ pub mod search;
 pub(super) mod search_page;
 pub mod search_several;
 mod search_swap;
-mod search_trial;
+pub mod search_trial;
 pub(super) mod skip;
 pub mod typed_search;
 pub mod view;

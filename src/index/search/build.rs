@@ -249,7 +249,7 @@ impl SearchIndex {
                 continue;
             }
             let before = schema.clone();
-            if let Err(reason) = check_names(fields).and_then(|()| schema.note(fields)) {
+            if let Err(reason) = note_types(&mut schema, fields) {
                 indexed.truncate(at);
                 return (before, Some(reason));
             }
@@ -306,6 +306,16 @@ impl SearchIndex {
             None => Ok(self.header().await?.unwrap_or_default()),
         }
     }
+}
+
+/// Fixes the types of the fields of a document.
+///
+/// # Errors
+/// The reason why one of them has another type than before, or a name that queries cannot name; then some of the others
+/// are fixed.
+pub fn note_types(schema: &mut Schema, fields: &[Field]) -> Result<(), String> {
+    check_names(fields)?;
+    schema.note(fields)
 }
 
 /// Refuses names of fields that queries cannot name: letters, digits, `_` and `.`, a letter first, or behind a `$`.

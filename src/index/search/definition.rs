@@ -141,7 +141,10 @@ fn names_of(fields: Option<&Value>) -> BTreeMap<String, String> {
 }
 
 /// The analyzers that an index with types names.
-fn typed_analyzer(index: &Object) -> Result<Analyzer, UnknownAnalyzer> {
+///
+/// # Errors
+/// The name of one that nobody knows.
+pub fn typed_analyzer(index: &Object) -> Result<Analyzer, UnknownAnalyzer> {
     let default = index.get("default_analyzer").map_or_else(|| "standard".to_owned(), name_of);
     Analyzer::lucene9(&default, &names_of(index.get("field_analyzers")))
 }

@@ -77,7 +77,7 @@ fn field(call: &Value) -> Option<Field> {
 }
 
 /// The fields that calls `[type, name, value, options]` make; none where there was no call.
-fn typed_indexing(calls: &[Value]) -> Indexing {
+pub fn typed_indexing(calls: &[Value]) -> Indexing {
     (!calls.is_empty()).then(|| calls.iter().filter_map(typed_field).collect())
 }
 

@@ -36,8 +36,9 @@ use crate::shard::ShardReplica;
 use crate::world::{Env, Pool};
 use open::{Lost, Share};
 
-pub use definition::{Function, NoIndex, SearchDefinition, analyzer_of};
-pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper, indexing};
+pub use build::note_types;
+pub use definition::{Function, NoIndex, SearchDefinition, analyzer_of, typed_analyzer};
+pub use mapper::{Indexing, ScriptSearchMapper, SearchMapper, indexing, typed_indexing};
 pub(super) use open::OpenIndexes;
 pub use record::{SearchHeader, SegmentInfo};
 

@@ -72,6 +72,8 @@ impl Terms {
             return;
         }
         match query {
+            // Intervals are of indexes with types, which mark nothing.
+            Query::Intervals { .. } => {}
             Query::All | Query::Nothing | Query::Number { .. } | Query::NumberRange { .. } => {}
             Query::Term { text, .. } => self.add(text, boost),
             Query::Boost { query, boost } => self.extract(query, *boost, tokens, depth + 1),

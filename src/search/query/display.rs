@@ -20,6 +20,7 @@ impl fmt::Display for Query {
             Query::NumberRange { field, lower, upper, has_lower, has_upper } => {
                 range(f, field, &double_text(*lower), &double_text(*upper), (*has_lower, *has_upper))
             }
+            Query::Intervals { field, source } => write!(f, "{field}:{source}"),
             Query::Prefix { field, prefix } => write!(f, "{field}:{prefix}*"),
             Query::Wildcard { field, pattern } => write!(f, "{field}:{pattern}"),
             Query::Regexp { field, pattern } => write!(f, "{field}:/{pattern}/"),

@@ -2,8 +2,9 @@
 //!
 //! A field is numeric where it was indexed as numbers, not where a word reads as one. Words that are not cut by the
 //! analyzer (of wildcards, ranges, fuzzy words, regular expressions) are written as it writes words. `AND` and `OR`
-//! have no precedence: `a OR b AND c` is `a +b +c`. Interval functions (`fn:`) are refused.
+//! have no precedence: `a OR b AND c` is `a +b +c`. Interval functions begin with `fn:` (`intervals.rs`).
 
+mod intervals;
 mod lexer;
 mod number;
 mod words;
@@ -193,7 +194,7 @@ impl Parser<'_> {
         let field = own.as_deref().unwrap_or(field);
         match self.peek()? {
             Kind::Open => self.group(field).map(Node::Clause),
-            Kind::Function => Err(Stop::Refused("Interval functions (fn:) are not supported.".into())),
+            Kind::Function => self.intervals(field).map(|query| Node::Clause(Some(query))),
             _ => self.term(field).map(Node::Clause),
         }
     }

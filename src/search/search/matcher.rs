@@ -3,6 +3,7 @@
 use super::SearchError;
 use super::bits::Bits;
 use super::budget::Budget;
+use super::intervals::Intervals;
 use super::phrase::Phrase;
 use super::plan::{Node, Words, documents};
 use super::similarity::Lengths;
@@ -36,6 +37,7 @@ pub(crate) enum Matcher {
     Term { docs: Docs, doc: u32, frequency: u32, weight: f32, norms: Norms },
     Number { docs: Vec<u32>, at: usize, frequency: u32, weight: f32 },
     Phrase { phrase: Box<Phrase>, doc: u32, weight: f32, norms: Norms },
+    Intervals { intervals: Box<Intervals>, doc: u32, weight: f32 },
     Boolean(Box<Boolean>),
 }
 
@@ -109,6 +111,10 @@ impl Matcher {
                 }
                 None => Matcher::Nothing,
             },
+            Words::Intervals { field, source, words } => {
+                let intervals = Box::new(Intervals::new((field, source, words), (part, place), budget)?);
+                Matcher::Intervals { intervals, doc: 0, weight }
+            }
         })
     }
 
@@ -116,7 +122,9 @@ impl Matcher {
     fn doc(&self) -> Option<u32> {
         match self {
             Matcher::Nothing => Some(END),
-            Matcher::Set { doc, .. } | Matcher::Phrase { doc, .. } => doc.checked_sub(1),
+            Matcher::Set { doc, .. } | Matcher::Phrase { doc, .. } | Matcher::Intervals { doc, .. } => {
+                doc.checked_sub(1)
+            }
             Matcher::Term { doc, .. } => doc.checked_sub(1),
             Matcher::Number { docs, at, frequency, .. } => {
                 (*frequency > 0).then(|| docs.get(*at).copied().unwrap_or(END))
@@ -162,6 +170,11 @@ impl Matcher {
                 *doc = found.saturating_add(1);
                 found
             }
+            Matcher::Intervals { intervals, doc, .. } => {
+                let found = intervals.advance(target, budget)?;
+                *doc = found.saturating_add(1);
+                found
+            }
             Matcher::Boolean(boolean) => {
                 let found = boolean.advance(target, budget)?;
                 boolean.doc = found.saturating_add(1);
@@ -179,6 +192,7 @@ impl Matcher {
             Matcher::Term { frequency, weight, norms, .. } => norms.score(doc, *frequency as f32, *weight),
             Matcher::Number { frequency, weight, .. } => f64::from(*frequency).sqrt() as f32 * *weight,
             Matcher::Phrase { phrase, weight, norms, .. } => norms.score(doc, phrase.frequency(), *weight),
+            Matcher::Intervals { intervals, weight, .. } => *weight * intervals.share(),
             Matcher::Boolean(boolean) => boolean.score(doc, budget)?,
         })
     }

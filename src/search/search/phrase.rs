@@ -7,10 +7,10 @@ use super::SearchError;
 use super::budget::Budget;
 use super::matcher::END;
 use super::plan::Slot;
-use crate::segment::{Docs, Part, Positions};
+use crate::segment::{Docs, Found, Part, Positions};
 
 /// One word of a slot.
-struct Word {
+pub(super) struct Word {
     docs: Docs,
     positions: Positions,
     doc: u32,
@@ -20,11 +20,11 @@ struct Word {
 }
 
 /// One position of the phrase.
-struct Place {
+pub(super) struct Place {
     offset: i64,
     words: Vec<Word>,
     /// Positions in the current document, ascending.
-    positions: Vec<u32>,
+    pub(super) positions: Vec<u32>,
     /// Where it stands among them, while windows are counted.
     at: usize,
     /// The group of places that have a word in common.
@@ -40,6 +40,11 @@ pub(crate) struct Phrase {
 }
 
 impl Word {
+    fn new(found: &Found, part: &Part, budget: &mut Budget<'_>) -> Result<Word, SearchError> {
+        let (docs, positions) = (budget.docs(part, found)?, budget.positions(part, found)?);
+        Ok(Word { docs, positions, doc: 0, is_started: false, unread: 0 })
+    }
+
     fn advance(&mut self, target: u32, budget: &mut Budget<'_>) -> Result<u32, SearchError> {
         while !self.is_started || self.doc < target {
             budget.step()?;
@@ -52,7 +57,19 @@ impl Word {
 }
 
 impl Place {
-    fn advance(&mut self, target: u32, budget: &mut Budget<'_>) -> Result<u32, SearchError> {
+    /// Where any of these words of a part stands, of a phrase at this offset.
+    pub(super) fn new(
+        offset: i64,
+        found: &[&Found],
+        part: &Part,
+        budget: &mut Budget<'_>,
+    ) -> Result<Place, SearchError> {
+        let words = found.iter().map(|found| Word::new(found, part, budget)).collect::<Result<_, SearchError>>()?;
+        Ok(Place { offset, words, positions: Vec::new(), at: 0, group: None })
+    }
+
+    /// The first document from `target` on that has one of the words, or [`END`].
+    pub(super) fn advance(&mut self, target: u32, budget: &mut Budget<'_>) -> Result<u32, SearchError> {
         let mut found = END;
         for word in &mut self.words {
             found = found.min(word.advance(target, budget)?);
@@ -60,7 +77,8 @@ impl Place {
         Ok(found)
     }
 
-    fn read(&mut self, doc: u32) -> Result<(), SearchError> {
+    /// Reads the positions in a document.
+    pub(super) fn read(&mut self, doc: u32) -> Result<(), SearchError> {
         self.positions.clear();
         let mut some = Vec::new();
         for word in self.words.iter_mut().filter(|word| word.doc == doc) {
@@ -91,17 +109,11 @@ impl Phrase {
     ) -> Result<Option<Phrase>, SearchError> {
         let mut places = Vec::with_capacity(slots.len());
         for slot in slots {
-            let mut words = Vec::new();
-            for found in slot.found.iter().filter_map(|found| found[place].as_ref()) {
-                let docs = budget.docs(part, found)?;
-                let positions = budget.positions(part, found)?;
-                words.push(Word { docs, positions, doc: 0, is_started: false, unread: 0 });
-            }
-            if words.is_empty() {
+            let found: Vec<&Found> = slot.found.iter().filter_map(|found| found[place].as_ref()).collect();
+            if found.is_empty() {
                 return Ok(None);
             }
-            let offset = i64::from(slot.position);
-            places.push(Place { offset, words, positions: Vec::new(), at: 0, group: None });
+            places.push(Place::new(i64::from(slot.position), &found, part, budget)?);
         }
         let groups = group(slots);
         for (number, members) in groups.iter().enumerate() {

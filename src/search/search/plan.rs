@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use super::SearchError;
 use super::budget::Budget;
+use super::intervals::Leaf;
 use super::similarity::{Field, Lengths};
 use super::words::{Nearest, places};
 use crate::document::Scoring;
+use crate::query::intervals::{Source, Word};
 use crate::query::{Clause, Occur, Query};
 use crate::segment::{Found, Kind, Part, WINDOW, Window, sortable};
 
@@ -46,6 +48,12 @@ pub(crate) enum Words {
         field: String,
         slots: Vec<Slot>,
         slop: u32,
+    },
+    Intervals {
+        field: String,
+        /// Words are places in `words`.
+        source: Source<usize>,
+        words: Vec<Leaf>,
     },
 }
 
@@ -97,6 +105,7 @@ impl<'a, 'b> Planner<'a, 'b> {
             Query::Term { field, text } => self.term(field, text, boost)?,
             Query::Number { field, value } => self.number(field, *value, boost)?,
             Query::Phrase { field, words, slop } => self.phrase(field, words, *slop, boost)?,
+            Query::Intervals { field, source } => self.intervals(field, source, boost)?,
             Query::All
             | Query::Range { .. }
             | Query::From { .. }
@@ -241,6 +250,28 @@ impl<'a, 'b> Planner<'a, 'b> {
         let words = Words::Phrase { field: field.to_owned(), slots, slop };
         let lengths = self.lengths(field);
         Ok(Node::Words { words, boost, idf, weight: 0.0, lengths })
+    }
+
+    /// Intervals score by how many and how short they are; how rare their words are counts for nothing.
+    fn intervals(&mut self, field: &str, source: &Source<Word>, boost: f32) -> Result<Node, SearchError> {
+        let mut known: Vec<Word> = Vec::new();
+        let mut place = |word: &Word| match known.iter().position(|other| other == word) {
+            Some(place) => place,
+            None => {
+                known.push(word.clone());
+                known.len() - 1
+            }
+        };
+        let source = source.map(&mut place);
+        let mut words = Vec::with_capacity(known.len());
+        for word in known {
+            words.push(match word {
+                Word::Text(text) => Leaf::Word(self.find(field, &text)?.0),
+                Word::Pattern { query, most } => Leaf::Pattern(query, most),
+            });
+        }
+        let words = Words::Intervals { field: field.to_owned(), source, words };
+        Ok(Node::Words { words, boost, idf: 1.0, weight: 0.0, lengths: None })
     }
 }
 

@@ -194,6 +194,13 @@ pub(crate) fn places(
                 each(place)?;
             }
         }
+        Query::Fuzzy { text, edits, .. } => {
+            let word = Edits { word: text.chars().collect(), edits: (*edits).min(EDITS as u8) };
+            let mut stream = dictionary.search(Utf8(&word)).into_stream();
+            while let Some((_, place)) = stream.next() {
+                each(place)?;
+            }
+        }
         Query::Wildcard { pattern, .. } => {
             let mut languages = Languages::new();
             let start = languages.wildcard(pattern).map_err(|_| too_costly(query))?;

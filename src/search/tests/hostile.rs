@@ -159,6 +159,65 @@ fn queries_of_syntax_pieces_are_searched() {
     }
 }
 
+/// Texts of the pieces of interval functions.
+fn functions() -> impl Strategy<Value = String> {
+    let names = [
+        "or",
+        "phrase",
+        "ordered",
+        "unordered",
+        "unorderedNoOverlaps",
+        "maxgaps",
+        "maxwidth",
+        "extend",
+        "within",
+        "notWithin",
+        "atLeast",
+        "wildcard",
+        "fuzzyTerm",
+        "containing",
+        "containedBy",
+        "notContaining",
+        "before",
+    ];
+    let mut pieces: Vec<String> = names.iter().map(|name| format!("fn:{name}(")).collect();
+    let others = ["a ", "b ", "b7 ", "\"a b\" ", "a* ", "1 ", "2 ", ") ", ") ", ") ", "fn:", "AND ", "( ", "default:"];
+    pieces.extend(others.map(str::to_owned));
+    let closed = |pieces: Vec<String>| {
+        let text = pieces.concat();
+        let open = text.matches('(').count().saturating_sub(text.matches(')').count());
+        text + &")".repeat(open)
+    };
+    proptest::collection::vec(proptest::sample::select(pieces), 1..20).prop_map(closed)
+}
+
+fn is_known(answer: &Result<u64, SearchError>) -> bool {
+    matches!(answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_) | SearchError::TooLarge))
+}
+
+#[test]
+fn interval_functions_end() {
+    let index = parts_with_types();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..1_000 {
+        let text = proptest::strategy::ValueTree::current(&functions().new_tree(&mut runner).expect("a text"));
+        let answer = ask_typed(&index, &text);
+        assert!(is_known(&answer), "{text:?}: {answer:?}");
+    }
+    let alternatives = "fn:or(a \"a a\" \"b a\" \"a b\") ";
+    for text in [
+        format!("fn:atLeast(2 {})", "a ".repeat(900)),
+        format!("fn:ordered({})", "a b ".repeat(400)),
+        format!("fn:phrase({})", alternatives.repeat(5)),
+        format!("fn:maxgaps(3 fn:unordered({}))", alternatives.repeat(5)),
+        format!("fn:unordered({}", "fn:wildcard(*a* 100000) ".repeat(40) + ")"),
+        (0..30).fold("a".to_owned(), |inner, _| format!("fn:extend(fn:containedBy({inner} fn:or(a b)) 9 2000000000)")),
+    ] {
+        let answer = ask_typed(&index, &text);
+        assert!(is_known(&answer), "{text:.80}: {answer:?}");
+    }
+}
+
 /// Texts with more brackets or clauses than a query may have.
 fn too_large() -> Vec<String> {
     let mut many = String::new();

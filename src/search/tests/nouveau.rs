@@ -138,6 +138,41 @@ fn scores_are_those_of_bm25() {
 }
 
 #[test]
+fn intervals_score_by_how_many_and_how_short_they_are() {
+    let one = |query: &str| -> Vec<(String, f32)> { scores(&whole(), query) };
+    assert_eq!(one("t:fn:ordered(quick fox)"), [("d".to_owned(), 0.5)]);
+    assert_eq!(one("t:fn:unordered(fox the)"), [("d".to_owned(), 1.0 - 1.0 / 1.5)]);
+    assert_eq!(one("(t:fn:ordered(quick fox))^3"), [("d".to_owned(), 1.5)]);
+    for (query, expected) in [
+        ("t:fn:ordered(fox the)", ""),
+        ("t:fn:phrase(fox fox)", "c"),
+        ("t:fn:unordered(fox fox)", "c"),
+        ("t:fn:maxgaps(0 fn:unordered(the fox))", ""),
+        ("t:fn:maxgaps(1 fn:unordered(the fox))", "d"),
+        ("t:fn:or(cat \"quick fox\")", "ad"),
+        ("t:fn:ordered(fn:wildcard(q*) fn:fuzzyTerm(foy 1))", "d"),
+        ("t:fn:before(fox dog)", "b"),
+        ("t:fn:atLeast(2 the fox dog)", "bd"),
+        ("t:fox NOT t:fn:unordered(fox dog)", "cde"),
+        // One word may be both.
+        ("t:fox NOT t:fn:unordered(fox fn:or(dog fox))", ""),
+        ("t:fn:ordered(none fox)", ""),
+        ("none:fn:ordered(quick fox)", ""),
+        ("n:fn:ordered(1 2)", ""),
+        ("t:fn:ordered(fn:wildcard(* 2) fox)", "Automaton [t:*] expanded to too many terms (limit 2)"),
+        ("s:fn:ordered(a b)", "Cannot create an IntervalIterator over field s because it has no indexed positions"),
+    ] {
+        let mut told = found(query, &[]);
+        if told.len() < 5 {
+            let mut ids: Vec<char> = told.chars().collect();
+            ids.sort_unstable();
+            told = ids.into_iter().collect();
+        }
+        assert_eq!(told, expected, "{query}");
+    }
+}
+
+#[test]
 fn words_of_a_fuzzy_word_are_as_rare_as_the_most_frequent_of_them() {
     let docs = vec![
         document(1, "a", vec![text("text", "t", "planet")]),

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use settee_search::document::{Field, Indexed, Value as FieldValue};
+use settee_search::schema::FieldType;
 
 use crate::auth::access::Class;
-use crate::coordinator::{Database, ReadOperations};
+use crate::coordinator::{Database, ReadOperations, Unfit};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::render::{RenderOptions, render};
 use crate::http::{Context, Problem, Reply, Request, Result};
-use crate::index::search::{Analyzer, analyzer_of};
+use crate::index::search::{Analyzer, analyzer_of, typed_analyzer};
 use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::Want;
@@ -19,6 +20,33 @@ use crate::world::Pool;
 
 /// A document to try: its id, and its text where it is there.
 type Sample = (Value, Option<String>);
+
+/// What is tried: an index as a design document has it.
+struct Tried {
+    /// Cuts its text.
+    analyzer: Analyzer,
+    /// Whether its fields have types.
+    is_typed: bool,
+}
+
+impl Tried {
+    /// The index of a body: with `"kind": "nouveau"` that of a member `nouveau`, else that of a member `indexes`.
+    fn of(given: &Object) -> Result<Tried> {
+        let is_typed = match given.get("kind").map(|kind| kind.as_str()) {
+            None | Some(Some("search")) => false,
+            Some(Some("nouveau")) => true,
+            Some(_) => return Err(Problem::bad_request("`kind` must be `search` or `nouveau`")),
+        };
+        let analyzer = match is_typed {
+            true => typed_analyzer(given),
+            false => {
+                Analyzer::new(given.get("analyzer").map_or_else(|| analyzer_of(&Value::from("standard")), analyzer_of))
+            }
+        };
+        let unknown = |name: String| Problem::bad_request(format!("no such analyzer: {name}"));
+        Ok(Tried { analyzer: analyzer.map_err(|error| unknown(error.0))?, is_typed })
+    }
+}
 
 /// POST `/{db}/_search_dry_run`, for those who may write design documents: the fields, tokens and errors of each
 /// document of `docs`, or of the stored ones that `ids` names.
@@ -31,9 +59,7 @@ pub async fn dry_run(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let given = request.query_object().await?;
     let source = given.get("index").and_then(Value::as_str);
     let source = source.ok_or_else(|| Problem::bad_request("`index` must be the text of an index function"))?;
-    let name = given.get("analyzer").cloned().unwrap_or_else(|| Value::from("standard"));
-    let analyzer = Analyzer::new(analyzer_of(&name))
-        .map_err(|error| Problem::bad_request(format!("no such analyzer: {}", error.0)))?;
+    let index = Tried::of(&given)?;
     let samples = match (given.get("docs"), given.get("ids")) {
         (Some(docs), None) => of_docs(few(docs, "docs")?)?,
         (None, Some(ids)) => of_ids(&db, few(ids, "ids")?).await?,
@@ -41,11 +67,12 @@ pub async fn dry_run(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     };
     let (asked, texts): (Vec<(Value, bool)>, Vec<Option<String>>) =
         samples.into_iter().map(|(id, text)| ((id, text.is_some()), text)).unzip();
-    let mut tried = db.queries().try_index(source, texts.into_iter().flatten().collect()).await?.into_iter();
+    let mut tried =
+        db.queries().try_index(source, index.is_typed, texts.into_iter().flatten().collect()).await?.into_iter();
     let make = move || {
         let one = |(id, is_there): (Value, bool)| match is_there.then(|| tried.next()).flatten() {
-            None => told(id, Err("missing".to_owned()), &analyzer),
-            Some(fields) => told(id, fields.map_err(|error| reason(&error)), &analyzer),
+            None => told(id, Err("missing".to_owned()), &index),
+            Some(fields) => told(id, fields.map_err(reason), &index),
         };
         asked.into_iter().map(one).collect::<Vec<Value>>()
     };
@@ -97,29 +124,33 @@ async fn of_ids(db: &Arc<Database>, ids: &[Value]) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-fn reason(error: &ScriptError) -> String {
-    match error {
-        ScriptError::Thrown { error, reason } => match reason.as_str() {
+fn reason(unfit: Unfit) -> String {
+    match unfit {
+        Unfit::Misfit(reason) => reason,
+        Unfit::Script(ScriptError::Thrown { error, reason }) => match reason.as_str() {
             Some(text) => format!("{error}: {text}"),
             None => format!("{error}: {}", String::from_utf8_lossy(&reason.to_vec())),
         },
-        other => other.to_string(),
+        Unfit::Script(other) => other.to_string(),
     }
 }
 
-fn told(id: Value, fields: std::result::Result<Vec<Field>, String>, analyzer: &Analyzer) -> Value {
+fn told(id: Value, fields: std::result::Result<Vec<Field>, String>, index: &Tried) -> Value {
     let mut out = Object::new();
     out.push("id", id);
     match fields {
-        Ok(fields) => out.push("fields", fields.iter().map(|one| field(one, analyzer)).collect::<Vec<Value>>()),
+        Ok(fields) => out.push("fields", fields.iter().map(|one| field(one, index)).collect::<Vec<Value>>()),
         Err(reason) => out.push("error", reason),
     }
     out.into()
 }
 
 /// A field, and of text the tokens by which it is found.
-fn field(field: &Field, analyzer: &Analyzer) -> Value {
+fn field(field: &Field, index: &Tried) -> Value {
     let mut out = Object::new();
+    if index.is_typed {
+        out.push("type", FieldType::of(field).name().to_ascii_lowercase());
+    }
     out.push("name", field.name.as_str());
     out.push(
         "value",
@@ -130,11 +161,13 @@ fn field(field: &Field, analyzer: &Analyzer) -> Value {
         },
     );
     out.push("store", field.options.store);
-    out.push("facet", field.options.facet);
+    if !index.is_typed {
+        out.push("facet", field.options.facet);
+    }
     if let FieldValue::Text(text) = &field.value {
         let tokens: Vec<Value> = match field.options.index {
             Indexed::Analyzed | Indexed::AnalyzedNoNorms => {
-                let tokens = analyzer.tokens(&field.name, text).into_iter().take(limits::SEARCH_DRY_RUN_TOKENS);
+                let tokens = index.analyzer.tokens(&field.name, text).into_iter().take(limits::SEARCH_DRY_RUN_TOKENS);
                 tokens.map(|token| token.text.into()).collect()
             }
             Indexed::NotAnalyzed | Indexed::NotAnalyzedNoNorms => vec![text.as_str().into()],

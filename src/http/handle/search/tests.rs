@@ -136,6 +136,26 @@ fn a_dry_run_tells_what_would_be_indexed_and_stores_nothing() {
     assert_eq!(status(&served.ask("GET", "/db/_design/_dry_run", JSON, "")), 404);
 }
 
+#[test]
+fn a_dry_run_of_an_index_with_types_tells_types_and_what_does_not_fit() {
+    let served = filled();
+    let ask = |body: &str| served.ask("POST", "/db/_search_dry_run", JSON, body);
+    let function = "function (doc) { index('text', 't', doc.t, {store: true}); index('string', 'k', doc.t); index(doc.as || 'double', 'n', 7); index('stored', 'x', 'shown'); }";
+    let docs = r#"[{"_id":"x","t":"The Runners"},{"_id":"y","t":5},{"_id":"z","t":"a","as":"stored"}]"#;
+    let given = format!(r#""kind":"nouveau","index":"{function}","default_analyzer":"english","docs":{docs}"#);
+    assert_eq!(
+        json(&object(&ask(&format!("{{{given}}}")))),
+        r#"{"results":[{"id":"x","fields":[{"type":"text","name":"t","value":"The Runners","store":true,"tokens":["runner"]},{"type":"string","name":"k","value":"The Runners","store":false,"tokens":["The Runners"]},{"type":"double","name":"n","value":7.0,"store":false},{"type":"stored","name":"x","value":"shown","store":true,"tokens":[]}]},{"id":"y","error":"TypeError: type of value must be a string not number"},{"id":"z","error":"field n is of type STORED not DOUBLE"}]}"#
+    );
+    let answer = ask(&format!(r#"{{{given},"field_analyzers":{{"t":"keyword"}}}}"#));
+    assert!(json(&object(&answer)).contains(r#""tokens":["The Runners"]}"#), "{answer:?}");
+    for body in [r#"{"kind":"views","index":"f","docs":[]}"#, r#"{"kind":1,"index":"f","docs":[]}"#] {
+        assert_eq!(status(&ask(body)), 400, "{body}");
+    }
+    let body = r#"{"kind":"nouveau","index":"f","docs":[],"default_analyzer":"greek"}"#;
+    assert_eq!(text(&object(&ask(body)), "reason"), "no such analyzer: greek");
+}
+
 /// A build that ends before its task was seen is tried again with a slower function.
 #[test]
 fn a_build_is_an_active_task_with_the_time_that_is_left() {

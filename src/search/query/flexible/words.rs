@@ -163,7 +163,7 @@ impl Syntax<'_> {
     }
 
     /// The tokens of a text by their positions.
-    fn positions(&self, field: &str, text: &str) -> Vec<(u32, Vec<String>)> {
+    pub(super) fn positions(&self, field: &str, text: &str) -> Vec<(u32, Vec<String>)> {
         let mut positions: Vec<(u32, Vec<String>)> = Vec::new();
         for token in crate::segment::tokens(self.analyzer, field, text) {
             match positions.last_mut() {

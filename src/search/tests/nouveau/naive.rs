@@ -2,7 +2,7 @@
 //! against an evaluation straight over the documents.
 
 use proptest::prelude::{Strategy, any, prop_oneof};
-use proptest::sample::select;
+use proptest::sample::{select, subsequence};
 use proptest::strategy::{Just, ValueTree};
 use proptest::test_runner::TestRunner;
 
@@ -45,6 +45,8 @@ enum Ask {
     Prefix(&'static str),
     Fuzzy(&'static str),
     Phrase(Vec<&'static str>),
+    /// Different words, in this order or any, with so many others between them.
+    Near(Vec<&'static str>, bool, usize),
     Boost(Box<Ask>, u8),
     Clauses(Vec<(char, Ask)>),
     AtLeast(usize, Vec<Ask>),
@@ -89,6 +91,10 @@ impl Ask {
             Ask::Prefix(word) => format!("t:{word}*"),
             Ask::Fuzzy(word) => format!("t:{word}~1"),
             Ask::Phrase(words) => format!("t:\"{}\"", words.join(" ")),
+            Ask::Near(words, in_order, gaps) => {
+                let name = if *in_order { "ordered" } else { "unordered" };
+                format!("t:fn:maxgaps({gaps} fn:{name}({}))", words.join(" "))
+            }
             Ask::Boost(ask, boost) => format!("({})^{boost}", ask.text()),
             Ask::Clauses(clauses) => {
                 let clauses = clauses.iter().map(|(sign, ask)| format!("{sign}({})", ask.text()));
@@ -121,6 +127,7 @@ impl Ask {
             Ask::Prefix(prefix) => has(&|word| word.starts_with(prefix)),
             Ask::Fuzzy(wanted) => has(&|word| is_near(wanted, word)),
             Ask::Phrase(words) => occurrences(words, doc) > 0,
+            Ask::Near(words, in_order, gaps) => !intervals(words, *in_order, *gaps, doc).is_empty(),
             Ask::Boost(ask, _) => ask.is_match(doc),
             Ask::Clauses(clauses) => {
                 let of = |sign: char| clauses.iter().filter(move |(own, _)| *own == sign).map(|(_, ask)| ask);
@@ -145,6 +152,24 @@ impl Ask {
 
 fn occurrences(words: &[&str], doc: &Plain) -> usize {
     doc.words.windows(words.len()).filter(|window| *window == words).count()
+}
+
+/// The lengths of the shortest stretches that have these words and no more others than `gaps`.
+fn intervals(words: &[&str], in_order: bool, gaps: usize, doc: &Plain) -> Vec<usize> {
+    let has = |stretch: &[&str]| match in_order {
+        true => {
+            let mut rest = stretch.iter();
+            words.iter().all(|wanted| rest.any(|word| word == wanted))
+        }
+        false => words.iter().all(|wanted| stretch.contains(wanted)),
+    };
+    let stretches = (0..doc.words.len()).flat_map(|start| (start + 1..=doc.words.len()).map(move |end| (start, end)));
+    let is_shortest = |(start, end): &(usize, usize)| {
+        let stretch = &doc.words[*start..*end];
+        has(stretch) && !has(&stretch[1..]) && !has(&stretch[..stretch.len() - 1])
+    };
+    let lengths = stretches.filter(is_shortest).map(|(start, end)| end - start);
+    lengths.filter(|length| length - words.len() <= gaps).collect()
 }
 
 /// Whether one edit, or a transposition, makes one word of the other.
@@ -211,6 +236,11 @@ impl Naive {
         match ask {
             Ask::Word(wanted) => of_words(&[wanted], doc.words.iter().filter(|word| *word == wanted).count() as f64),
             Ask::Phrase(words) => of_words(words, occurrences(words, doc) as f64),
+            Ask::Near(words, in_order, gaps) => {
+                let worth = |length: usize| 1.0 / (length - words.len() + 1) as f64;
+                let sum: f64 = intervals(words, *in_order, *gaps, doc).into_iter().map(worth).sum();
+                sum / (1.0 + sum)
+            }
             Ask::Tag(tag) => bm25(self.tagged.0, self.having[tag], 1.0, 1.0, self.tagged.1),
             Ask::Boost(ask, boost) => self.score(ask, doc) * f64::from(*boost),
             Ask::Clauses(clauses) => sum(&mut clauses.iter().filter(|(sign, _)| *sign != '-').map(|(_, ask)| ask)),
@@ -303,6 +333,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         1 => select(&["a", "ab", "c", "zz"][..]).prop_map(Ask::Prefix),
         1 => select(&WORDS[..]).prop_map(Ask::Fuzzy),
         2 => vec(select(&WORDS[..]), 2..4).prop_map(Ask::Phrase),
+        2 => (subsequence(WORDS.to_vec(), 2..4).prop_shuffle(), any::<bool>(), 0..4usize)
+            .prop_map(|(words, in_order, gaps)| Ask::Near(words, in_order, gaps)),
     ];
     leaf.prop_recursive(4, 16, 4, |inner| {
         prop_oneof![
