@@ -124,9 +124,9 @@ impl ShardReplica {
     }
 
     /// Removes bodies of revisions that are no leaves, in bounded steps, and the entries of the purge log up to that of
-    /// `last_purge`. In place: it needs no room for a second copy. Runs in the background pool at `pace`; at the end the
-    /// store file gives free space back. Each step is told to `goes_on` with its name and the
-    /// number of documents looked at so far; where that answers false, the documents left are for another time.
+    /// `last_purge`. In place: it needs no room for a second copy. Runs in the background pool at `pace`; at the end
+    /// the store file gives free space back. Each step is told to `goes_on` with its name and the number of documents
+    /// looked at so far; where that answers false, the documents left are for another time.
     /// Behind the last document it goes on in any case: what is free by then would not make the replica due again.
     /// Answers whether it came to the end.
     pub async fn compact_while(
