@@ -91,6 +91,15 @@ fn what_cannot_work_is_told_in_one_line() {
 }
 
 #[test]
+fn a_push_without_credentials_is_refused() {
+    let mut command = settee(&["push", "snapshots", "s3://bucket/prefix", "--endpoint", "http://127.0.0.1:1"]);
+    let Output { status, stderr, .. } = command.env_remove("AWS_ACCESS_KEY_ID").output().expect("the program runs");
+    let told = String::from_utf8_lossy(&stderr);
+    assert_eq!((status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    assert!(told.contains("AWS_ACCESS_KEY_ID") && told.contains("AWS_SECRET_ACCESS_KEY"), "{told}");
+}
+
+#[test]
 fn it_serves_until_it_is_told_to_stop() {
     for signal in ["-TERM", "-INT"] {
         let dir = TempDir::new().expect("a directory");

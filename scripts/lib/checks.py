@@ -123,6 +123,8 @@ def default_steps():
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
              ("chromium", "chromedriver"), packages=npm.INSTALLED),
         Step("page-browser", "wait", "python3 scripts/page-browser", (*node, "browser"), ("chromium", "chromedriver")),
+        Step("backup-s3", "wait", "python3 scripts/backup-s3 --port PORT", node,
+             packages=ROOT / "target" / "s3rver" / "node_modules" / ".bin" / "s3rver"),
     ]
 
 
