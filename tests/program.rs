@@ -250,7 +250,8 @@ fn a_machine_is_looked_at_with_documented_exit_codes() {
 fn manual_pages_and_completions_name_every_command() {
     let folder = TempDir::new().expect("a directory");
     assert_eq!(run(&["man", "--dir", text(folder.path())]).0, Some(0));
-    for command in ["serve", "import", "export", "doctor", "check", "dump", "load", "restore", "salvage", "token"] {
+    let commands = "serve import export push pull doctor check dump load restore salvage token";
+    for command in commands.split(' ') {
         let page = folder.path().join(format!("settee-{command}.1"));
         assert!(std::fs::read_to_string(&page).expect("a page").contains("settee"), "{command}");
         for shell in ["bash", "zsh", "fish"] {

@@ -142,21 +142,23 @@ impl Bucket {
         let url = self.signed(&self.bucket.get_object(Some(&self.credentials), &key))?;
         let call = Call { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() };
         let answer = self.client.call(&call).await.map_err(|error| self.unanswered(name, &error))?;
-        match answer.status {
-            StatusCode::OK => Ok(Some(answer)),
-            StatusCode::NOT_FOUND => {
-                let status = answer.status;
-                let told = answer.bytes(limits::BUCKET_ANSWER_BYTES).await.unwrap_or_default();
-                // That the bucket is not there is another matter.
-                match element(&text(&told), "Code") {
-                    Some("NoSuchBucket") => Err(self.failed(name, &refusal(status, &told))),
-                    _ => Ok(None),
-                }
-            }
-            status => {
-                let told = answer.bytes(limits::BUCKET_ANSWER_BYTES).await.unwrap_or_default();
-                Err(self.failed(name, &refusal(status, &told)))
-            }
+        let status = answer.status;
+        if status == StatusCode::OK {
+            return Ok(Some(answer));
+        }
+        let told = answer.bytes(limits::BUCKET_ANSWER_BYTES).await.unwrap_or_default();
+        if is_missing(status, &told) { Ok(None) } else { Err(self.failed(name, &refusal(status, &told))) }
+    }
+
+    /// The bytes of a small object, if there is one.
+    pub(super) async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
+        let key = self.place.key(name);
+        let url = self.signed(&self.bucket.get_object(Some(&self.credentials), &key))?;
+        let (status, _, bytes) = self.answer(Method::GET, url, name, Bytes::new()).await?;
+        match status {
+            StatusCode::OK => Ok(Some(bytes)),
+            status if is_missing(status, &bytes) => Ok(None),
+            status => Err(self.failed(name, &refusal(status, &bytes))),
         }
     }
 
@@ -220,7 +222,19 @@ impl Bucket {
         Ok(url.0)
     }
 
+    /// Sends a request until it is answered; an answer with the status of a failure is an error.
     async fn ask(&self, method: Method, url: Url, what: &str, body: Bytes) -> Result<(HeaderMap, Bytes), BackupError> {
+        let (status, headers, bytes) = self.answer(method, url, what, body).await?;
+        if status.is_success() { Ok((headers, bytes)) } else { Err(self.failed(what, &refusal(status, &bytes))) }
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        url: Url,
+        what: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), BackupError> {
         let mut headers = HeaderMap::new();
         if !body.is_empty() {
             let bytes = body.clone();
@@ -232,8 +246,7 @@ impl Bucket {
         let call = Call { method, url, headers, body };
         let take = |status: StatusCode, headers: HeaderMap, bytes: Bytes| Ok((status, headers, bytes));
         let answered = self.client.read(&call, limits::BUCKET_PAGE_BYTES, take).await;
-        let (status, headers, bytes) = answered.map_err(|error| self.unanswered(what, &error))?;
-        if status.is_success() { Ok((headers, bytes)) } else { Err(self.failed(what, &refusal(status, &bytes))) }
+        answered.map_err(|error| self.unanswered(what, &error))
     }
 
     fn failed(&self, what: &str, why: &dyn fmt::Display) -> BackupError {
@@ -287,6 +300,11 @@ fn page_of(place: &Place, answer: &str) -> Result<Page, String> {
 fn element<'x>(xml: &'x str, name: &str) -> Option<&'x str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     rest.split_once("</").map(|(text, _)| text)
+}
+
+/// Whether an answer says that there is no such object; that there is no such bucket is another matter.
+fn is_missing(status: StatusCode, answer: &[u8]) -> bool {
+    status == StatusCode::NOT_FOUND && element(&text(answer), "Code") != Some("NoSuchBucket")
 }
 
 /// Why a store refused, in its own words.

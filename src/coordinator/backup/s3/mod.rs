@@ -126,15 +126,13 @@ impl Remote {
     async fn check(&self) -> Result<bool, BackupError> {
         let place = self.bucket.place();
         let refused = |why: &str| Err(BackupError::Io(format!("{place}: {why}")));
-        let Some(answer) = self.bucket.get(MARKER).await? else {
+        let Some(bytes) = self.bucket.read(MARKER).await? else {
             let page = self.bucket.page("", None).await?;
             if page.entries.is_empty() {
                 return Ok(false);
             }
             return refused("something lies there that is no backup of settee: choose an empty folder of the bucket");
         };
-        let bytes =
-            answer.bytes(limits::BUCKET_ANSWER_BYTES).await.map_err(|error| self.bucket.cut(MARKER, &error).0)?;
         let marker: Option<Marker> = serde_json::from_slice(&bytes).ok();
         match (marker, &self.key) {
             (None, _) => Err(damaged(format_args!("{place}: {MARKER} is not as it was written"))),
