@@ -1,15 +1,19 @@
 //! The command line (`docs/operations.md`): its flags are stable, other tools rely on them. Pure.
 
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use crate::config::Setting;
+use crate::observe::told::Told;
 use clap::{Args, Parser, Subcommand};
 
 pub mod banner;
+pub mod bucket;
 pub mod doctor;
 pub mod migrate;
 pub mod pages;
 
+use bucket::{Pull, Push};
 use doctor::Doctor;
 use migrate::{Export, Import};
 use pages::{Completions, Man};
@@ -39,6 +43,10 @@ pub enum Command {
     Load(Load),
     /// Make a database, or all of a node, of a data directory that no node is using from a snapshot
     Restore(Restore),
+    /// Copy what is new in a folder of snapshots into a bucket of a store that speaks S3
+    Push(Push),
+    /// Bring snapshots back from such a bucket into a folder, for `settee restore`
+    Pull(Pull),
     /// Carry databases over from a running CouchDB-compatible server, from a file of couchbackup, or translate a
     /// configuration file of CouchDB
     Import(Import),
@@ -224,6 +232,21 @@ fn node_name(text: &str) -> Result<String, String> {
         Some((name, host)) if !name.is_empty() && !host.is_empty() && !host.contains('@') => Ok(text.to_owned()),
         _ => Err("expected NAME@HOST".to_owned()),
     }
+}
+
+/// Shows what a command tells: lines stay, progress is one line that changes on a terminal and a line now and then
+/// elsewhere.
+fn show(told: Told) {
+    let terminal = io::stderr().is_terminal();
+    let mut out = io::stderr().lock();
+    // The reader may be gone; the command goes on.
+    let _ = match (told, terminal) {
+        (Told::Line(line), true) => writeln!(out, "\r\x1b[K{line}"),
+        (Told::Line(line), false) => writeln!(out, "{line}"),
+        (Told::Progress(line), true) => write!(out, "\r\x1b[K{line}"),
+        (Told::Progress(line), false) => writeln!(out, "progress: {line}"),
+    };
+    let _ = out.flush();
 }
 
 #[cfg(test)]

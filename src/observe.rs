@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod panics;
 pub mod tail;
 pub mod tasks;
+pub mod told;
 pub mod workers;
 
 use json_lines::JsonLines;

@@ -61,6 +61,8 @@ pub fn main() -> ExitCode {
             Command::Dump(flags) => dump(&env, &flags).await.map(|code| (code, false)),
             Command::Load(flags) => load(&env, &flags).await.map(|code| (code, false)),
             Command::Restore(flags) => restore(&env, &flags).await.map(|code| (code, false)),
+            Command::Push(flags) => cli::bucket::push(&env, &flags).await.map(|code| (code, false)),
+            Command::Pull(flags) => cli::bucket::pull(&env, &flags).await.map(|code| (code, false)),
             Command::Import(flags) => cli::migrate::import(&env, &flags).await.map(|code| (code, false)),
             Command::Export(flags) => cli::migrate::export(&env, &flags).await.map(|code| (code, false)),
             Command::Doctor(flags) => cli::doctor::run(&env, &flags).await.map(|code| (code, false)),

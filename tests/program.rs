@@ -91,6 +91,15 @@ fn what_cannot_work_is_told_in_one_line() {
 }
 
 #[test]
+fn a_push_without_credentials_is_refused() {
+    let mut command = settee(&["push", "snapshots", "s3://bucket/prefix", "--endpoint", "http://127.0.0.1:1"]);
+    let Output { status, stderr, .. } = command.env_remove("AWS_ACCESS_KEY_ID").output().expect("the program runs");
+    let told = String::from_utf8_lossy(&stderr);
+    assert_eq!((status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    assert!(told.contains("AWS_ACCESS_KEY_ID") && told.contains("AWS_SECRET_ACCESS_KEY"), "{told}");
+}
+
+#[test]
 fn it_serves_until_it_is_told_to_stop() {
     for signal in ["-TERM", "-INT"] {
         let dir = TempDir::new().expect("a directory");
@@ -241,7 +250,8 @@ fn a_machine_is_looked_at_with_documented_exit_codes() {
 fn manual_pages_and_completions_name_every_command() {
     let folder = TempDir::new().expect("a directory");
     assert_eq!(run(&["man", "--dir", text(folder.path())]).0, Some(0));
-    for command in ["serve", "import", "export", "doctor", "check", "dump", "load", "restore", "salvage", "token"] {
+    let commands = "serve import export push pull doctor check dump load restore salvage token";
+    for command in commands.split(' ') {
         let page = folder.path().join(format!("settee-{command}.1"));
         assert!(std::fs::read_to_string(&page).expect("a page").contains("settee"), "{command}");
         for shell in ["bash", "zsh", "fish"] {

@@ -123,6 +123,8 @@ def default_steps():
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", (*node, "browser"),
              ("chromium", "chromedriver"), packages=npm.INSTALLED),
         Step("page-browser", "wait", "python3 scripts/page-browser", (*node, "browser"), ("chromium", "chromedriver")),
+        Step("backup-s3", "wait", "python3 scripts/backup-s3 --port PORT", node,
+             packages=ROOT / "target" / "s3rver" / "node_modules" / ".bin" / "s3rver"),
     ]
 
 
@@ -166,6 +168,8 @@ def long_steps():
              f"{SIMULATOR} run --cluster --seeds ${{LONG_CLUSTER_SEEDS:-1000}} --from 1001", simulator),
         step("planted-shrink", "compute", f"{SIMULATOR} planted --shrink", simulator),
         step("migrate", "wait", "python3 scripts/migrate --port PORT", node, packages=True),
+        step("backup-s3-every", "wait", "python3 scripts/backup-s3 --every --docs 6000 --port PORT", node,
+             packages=ROOT / "target" / "s3rver" / "node_modules" / ".bin" / "s3rver"),
         step("package", "wait", "python3 scripts/package-test", node, ("dpkg-deb",)),
         step("monitoring", "wait", "python3 scripts/monitoring-check", node, ("prometheus", "promtool")),
         # Its seed is drawn and printed, like that of `chaos`.

@@ -2,18 +2,19 @@
 //! (`docs/migrating.md`).
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::limits;
 use crate::replicate::ReplicateError;
 use crate::replicate::migrate::couchbackup::{self, Backup};
-use crate::replicate::migrate::{self, Address, Locals, Order, Report, Told, Verify, ini};
+use crate::replicate::migrate::{self, Address, Locals, Order, Report, Verify, ini};
 use crate::wire::tls::Trust;
 use crate::world::Env;
 use clap::{Args, ValueEnum};
 
+use super::show;
 use crate::program::{Failure, at, failure};
 
 /// The address of a node on this machine.
@@ -151,21 +152,6 @@ impl Choices {
             trust,
         }
     }
-}
-
-/// Shows what a migration tells: lines stay, progress is one line that changes on a terminal and a line now and then
-/// elsewhere.
-fn show(told: Told) {
-    let terminal = io::stderr().is_terminal();
-    let mut out = io::stderr().lock();
-    // The reader may be gone; the migration goes on.
-    let _ = match (told, terminal) {
-        (Told::Line(line), true) => writeln!(out, "\r\x1b[K{line}"),
-        (Told::Line(line), false) => writeln!(out, "{line}"),
-        (Told::Progress(line), true) => write!(out, "\r\x1b[K{line}"),
-        (Told::Progress(line), false) => writeln!(out, "progress: {line}"),
-    };
-    let _ = out.flush();
 }
 
 /// Runs `settee import`.

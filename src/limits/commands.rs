@@ -1,4 +1,4 @@
-//! Limits of the commands `import`, `export` and `doctor`.
+//! Limits of the commands `import`, `export`, `push`, `pull` and `doctor`.
 
 use std::time::Duration;
 
@@ -37,6 +37,28 @@ pub const COUCHBACKUP_LINE_BYTES: u64 = 1 << 30;
 pub const COUCHBACKUP_LINES: usize = 3;
 /// Bytes of documents of such a file in one request; a larger document goes alone.
 pub const COUCHBACKUP_BATCH_BYTES: usize = 4 << 20;
+
+/// Objects that are sent to a bucket, or fetched from it, at once when the command does not say.
+pub const BUCKET_PARALLEL: usize = 8;
+/// Objects at once, at most.
+pub const BUCKET_PARALLEL_MAX: usize = 64;
+/// Bytes of one request; a larger object goes in parts of this size. S3 wants parts of 5 MiB, and each of those that
+/// are sent at once is held in memory.
+pub const BUCKET_PART_BYTES: u64 = 8 << 20;
+/// Parts of an object, as S3 has them at most: parts of very large objects are larger.
+pub const BUCKET_PARTS: u64 = 10_000;
+/// Longest silence of a store before a request counts as failed.
+pub const BUCKET_SILENCE: Duration = Duration::from_secs(60);
+/// How often a request to a store is repeated that failed for a reason that may pass.
+pub const BUCKET_RETRIES: u32 = 8;
+/// How long a signature holds: all repeats of a request take less.
+pub const BUCKET_SIGNATURE: Duration = Duration::from_secs(3600);
+/// Bytes of a page of a listing: 1000 names of up to 1 KiB, each byte as up to three, and what is told of each.
+pub const BUCKET_PAGE_BYTES: usize = 16 << 20;
+/// Bytes of any other answer that is no object.
+pub const BUCKET_ANSWER_BYTES: usize = 256 << 10;
+/// How often a command tells how far it is.
+pub const BUCKET_PROGRESS: Duration = Duration::from_secs(1);
 
 // ---- what `doctor` takes for good ----
 

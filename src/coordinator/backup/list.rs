@@ -77,6 +77,11 @@ impl Manifest {
     pub(super) fn of(settings: String) -> Manifest {
         Manifest { format: Manifest::FORMAT, settings, ..Manifest::default() }
     }
+
+    /// The names of the objects of documents.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &str> {
+        self.layers.iter().flat_map(|layer| &layer.objects).map(|object| object.name.as_str())
+    }
 }
 
 impl Layer {

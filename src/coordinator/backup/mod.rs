@@ -1,5 +1,5 @@
 //! Backups: a database outside of a node, as one stream (`dump`, `load`) or as a snapshot folder (`snapshot`,
-//! `restore`).
+//! `restore`), which may be copied into a bucket of an S3 store and back (`s3`).
 //!
 //! Both hold the same items (`item.rs`) in the same checksummed frames (`frame.rs`): settings, every leaf revision with
 //! its history and attachments, local documents, the purge log. Derived data (views, counters) is built again. No item
@@ -16,6 +16,7 @@ mod load;
 mod objects;
 mod read;
 mod restore;
+pub mod s3;
 mod snapshot;
 
 use std::fmt;

@@ -89,6 +89,31 @@ impl Objects {
         Ok(there)
     }
 
+    /// The bytes of an object that is there already and is what its name says, and counts it then.
+    pub(super) async fn whole(&mut self, name: &str) -> Option<Vec<u8>> {
+        let (disk, path, hash) = (Arc::clone(&self.disk), object_path(&self.folder, name), name.to_owned());
+        let dir = path.parent().map(Path::to_path_buf);
+        let read = move || {
+            let file = disk.open(&path, OpenMode::Read).ok()?;
+            let mut bytes = vec![0; file.len().ok()? as usize];
+            file.read_at(0, &mut bytes).ok()?;
+            (blake3::hash(&bytes).to_hex().as_str() == hash).then_some(bytes)
+        };
+        let found = self.env.blocking(Pool::Background, read).await;
+        if let Some(bytes) = &found {
+            self.kept += bytes.len() as u64;
+            self.kept_in.extend(dir);
+        }
+        found
+    }
+
+    /// Takes over what other objects of the same folder were counted and found.
+    pub(super) fn absorb(&mut self, other: Objects) {
+        self.written += other.written;
+        self.kept += other.kept;
+        self.kept_in.extend(other.kept_in);
+    }
+
     /// Whether an object is what its name says. One that cannot be read is not.
     async fn fits(&self, file: Arc<dyn File>, (name, bytes): (&str, u64)) -> bool {
         let (mut hash, mut at) = (blake3::Hasher::new(), 0);

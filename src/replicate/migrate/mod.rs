@@ -23,6 +23,7 @@ mod progress;
 mod server;
 mod verify;
 
+pub use crate::observe::told::{Tell, Told};
 pub use database::Done;
 pub use server::Address;
 pub use verify::Compared;
@@ -82,18 +83,6 @@ pub struct Order {
     /// Whom to trust over https.
     pub trust: Trust,
 }
-
-/// What a migration tells while it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A line that stays.
-    Line(String),
-    /// How far it is; the next one replaces it.
-    Progress(String),
-}
-
-/// Where a migration tells how it fares.
-pub type Tell<'t> = &'t (dyn Fn(Told) + Send + Sync);
 
 /// What became of a migration.
 #[derive(Clone, Debug, Default)]

@@ -1,14 +1,11 @@
 //! How far a migration is: what is done, what is expected, and when it ends at the rate of the last minute.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
+use crate::observe::told::{Rate, time_left};
 use crate::world::Instant;
 use crate::world::lock;
 use crate::world::sync::Mutex;
-
-/// Looks at the rate that count.
-const LOOKS: usize = 30;
 
 /// Counts of all databases of a migration. Shared.
 #[derive(Default)]
@@ -22,7 +19,7 @@ struct Counts {
     changes: BTreeMap<String, (u64, u64)>,
     /// Sums over databases that are done.
     finished: u64,
-    looks: VecDeque<(Instant, u64)>,
+    rate: Rate,
 }
 
 impl Counts {
@@ -70,29 +67,17 @@ impl Totals {
     pub fn line(&self, now: Instant) -> String {
         let mut counts = lock(&self.0);
         let (done, left) = (counts.done(), counts.left());
-        counts.looks.push_back((now, done));
-        if counts.looks.len() > LOOKS {
-            counts.looks.pop_front();
-        }
         let (databases, all) = (counts.databases_done, counts.databases);
-        let rate = counts.looks.front().map_or(0.0, |(at, before)| {
-            let seconds = now.since(*at).as_secs_f64();
-            if seconds > 0.0 { (done - before) as f64 / seconds } else { 0.0 }
-        });
-        let left_s = (rate > 0.0).then(|| left as f64 / rate);
-        let eta = left_s.map_or_else(|| "time left unknown".to_owned(), |s| format!("{} left", clock(s)));
+        let rate = counts.rate.look(now, done);
+        let eta = time_left(left, rate);
         format!("{databases} of {all} databases, {done} changes, {left} to go, {rate:.0} changes/s, {eta}")
     }
 }
 
-/// Hours, minutes and seconds.
-fn clock(seconds: f64) -> String {
-    let seconds = Duration::from_secs_f64(seconds.clamp(0.0, 3.6e8)).as_secs();
-    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -108,6 +93,5 @@ mod tests {
         assert_eq!(line, "0 of 2 databases, 100 changes, 1300 to go, 100 changes/s, 0:00:13 left");
         totals.finish("a");
         assert!(totals.line(at(2)).starts_with("1 of 2 databases, 100 changes, 500 to go"));
-        assert_eq!(clock(3_725.0), "1:02:05");
     }
 }
