@@ -270,6 +270,19 @@ pub const BOARD: &[Entry] = &[
         "a sync of a directory that failed counts as done",
         &["I1", "I3", "I6", "I7", "I8", "I10", "I15", "I17", "I27", "I28"],
     ),
+    // I3: a document is made a second time. I9: so is a database, and edits of another server's are refused.
+    scene(
+        Scene::Disks,
+        Mutation::UnopenedFileAbsent,
+        "a store file that cannot be opened counts as one that is not there",
+        &["I1", "I3", "I4", "I6", "I7", "I8", "I9", "I10", "I13", "I15", "I17", "I18", "I20", "I27", "I28", "I30"],
+    ),
+    scene(
+        Scene::Disks,
+        Mutation::NoFilesEndsWrites,
+        "a flush that lacks file descriptors ends the node's writes",
+        &["I28"],
+    ),
     scene(
         Scene::Disks,
         Mutation::OlderFileTrusted,

@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::history::Event;
 use crate::keeper::{Keeper, usual_disk};
+use crate::model::Violation;
 use crate::place::{PASSWORD, PROXY, USER, address_of, far_link, node_ip};
-use crate::plan::{Aim, Fault, LIMPING, Plan, TimedFault, WorldPlan};
+use crate::plan::{Aim, ENDS_WRITES, Fault, LIMPING, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
 use crate::workload::{SharedHandle, lock, order, under_way};
 use crate::world::{DiskFaults, SimNode, SimWorld};
@@ -37,6 +38,8 @@ const NOTICES: Duration = Duration::from_secs(5);
 const LOOKS: Duration = Duration::from_millis(100);
 /// Faults under which it looks later.
 const SLOW: [&str; 3] = ["F14 slow disk", LIMPING, "F17 pause"];
+/// Counts nodes that were asked whether they take writes after they could not open files.
+const ASKED_AFTER_NO_FILES: &str = "nodes asked for their writes after F13 no files";
 /// How slow a disk stands still.
 const STANDSTILL: u32 = 20_000;
 
@@ -372,8 +375,10 @@ impl Scene {
             _ => return,
         }
         disk.set_faults(faults);
-        if matches!(fault, Fault::NoRoom { .. }) {
-            self.becomes_scarce(keeper);
+        match fault {
+            Fault::NoRoom { .. } => self.becomes_scarce(keeper),
+            Fault::NoFiles { for_ms, .. } => self.takes_writes_after(keeper, *for_ms),
+            _ => {}
         }
         let (keeper, fault) = (keeper.clone(), fault.clone());
         self.later(fault.lasts_ms(), move |_| {
@@ -402,6 +407,26 @@ impl Scene {
                 world.sleep(LOOKS).await;
             }
         });
+    }
+
+    /// F13: asks a node that could not open files, once it can again, whether its writes have stopped: they may not,
+    /// where no other fault so far can have ended them.
+    fn takes_writes_after(&self, keeper: &Keeper, for_ms: u64) {
+        let (env, shared, name) = (self.oracle.env(), Arc::clone(&self.shared), keeper.node.name().to_owned());
+        let mut client = Client::new(env.clone(), address_of_node(&keeper.node), USER, PASSWORD);
+        drop(self.oracle.spawn(async move {
+            env.sleep(Duration::from_millis(for_ms)).await;
+            let Ok(answer) = client.get("/_up").await else { return };
+            let mut shared = lock(&shared);
+            if ENDS_WRITES.into_iter().any(|fault| shared.history.has_begun(fault)) {
+                return;
+            }
+            shared.history.counts(ASKED_AFTER_NO_FILES);
+            if answer.json()["status"] == "writes_stopped" {
+                let what = format!("{name} takes no writes though it can open files again");
+                shared.breaks(Violation { invariant: "I28", what });
+            }
+        }));
     }
 
     /// F25: spoils what passes between the source of replications and who reads it.

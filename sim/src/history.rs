@@ -77,6 +77,11 @@ impl History {
         *self.coverage.counters.entry(format!("fault {fault}")).or_default() += 1;
     }
 
+    /// Whether the fault has begun, and may be over.
+    pub fn has_begun(&self, fault: &'static str) -> bool {
+        self.begun.contains_key(fault)
+    }
+
     /// Something that a run should meet happened.
     pub fn counts(&mut self, what: &str) {
         *self.coverage.counters.entry(what.to_owned()).or_default() += 1;
@@ -97,7 +102,7 @@ impl History {
     /// Whether no fault is felt now. A directory that once stood still counts for good: what its disk was asked for
     /// meanwhile may take a minute longer than the fault (seed 1362).
     pub fn is_quiet(&self) -> bool {
-        self.active.is_empty() && !self.begun.contains_key(LIMPING)
+        self.active.is_empty() && !self.has_begun(LIMPING)
     }
 
     /// How many faults there were, and how often a node went down or up: some are over at once, some strike later.

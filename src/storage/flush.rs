@@ -23,7 +23,7 @@ use super::tables::Layer;
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 use crate::observe::workers::Worker;
-use crate::world::buggify::{PAUSE, buggify};
+use crate::world::buggify::{Mutation, PAUSE, buggify, mutated};
 use crate::world::{Env, Pool};
 
 /// Lots that a shard must win to be measured: sixteenths of the limit.
@@ -229,7 +229,7 @@ impl Drop for FlushOutcome<'_> {
             if tables.set_stuck(shard, error.clone()) {
                 self.store.suspects.note(self.file, error);
             }
-        } else if let Some(StorageError::NoFiles(_)) = &error {
+        } else if matches!(error, Some(StorageError::NoFiles(_))) && !mutated(Mutation::NoFilesEndsWrites) {
             // The file stays marked until the flush is tried again.
         } else if let Some(error) = error {
             // The file stays marked: nothing is flushed to it again.

@@ -323,7 +323,10 @@ impl StoreFiles for DiskStoreFiles {
     }
 
     fn open(&self, id: FileId) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
-        self.get(id, false)
+        match self.get(id, false) {
+            Err(StorageError::NoFiles(_)) if mutated(Mutation::UnopenedFileAbsent) => Ok(None),
+            found => found,
+        }
     }
 
     fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError> {

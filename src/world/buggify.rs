@@ -140,6 +140,10 @@ pub enum Mutation {
     OlderFileTrusted,
     /// A sync of a directory that failed counts as done.
     FailedDirSyncTrusted,
+    /// A store file that cannot be opened for want of descriptors counts as one that is not there.
+    UnopenedFileAbsent,
+    /// A flush that lacks descriptors ends the writes of the node.
+    NoFilesEndsWrites,
     /// Writes go on while memory is full of what waits for its store file.
     FullMemoryIgnored,
     /// A node that took no part counts what it compared before.

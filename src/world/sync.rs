@@ -26,6 +26,8 @@ pub enum Mistake {
     FileAheadOfMemtables,
     /// A memtable is restored from a backup whatever was moved out of it meanwhile.
     MovesNotSeen,
+    /// Sums of blocks that were read from a store file are kept, though the file has newer ones since.
+    SumsReadBeforeWrite,
     /// A reduction goes on whatever state of the rows its next step shows.
     StateNotSeen,
     /// A reduction notes the moment of a view after it was opened.

@@ -1,10 +1,11 @@
 //! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
 //! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
 //! succeed; while the disk has no room; while power fails within flushes; and while one store file is what it was some
-//! time before. In one plan of three clients search all the time, too, and power fails within commits, one of
-//! which is that of a search index. A node that trusts what was not made durable, a file that is not the newest one, or
-//! room that is not there, shows it here. Plans at large have the same but for that file, more seldom and beside much
-//! else (`rest`).
+//! time before. In one plan of three it is killed again and again, and cannot open files soon after it started. In one
+//! of three clients search all the time, too, and power fails within commits, one of which is that of a search index.
+//! A node that trusts what was not made durable, a file that is not the newest one, or room that is not there, or that
+//! takes a file that it cannot open for one that is not there, shows it here. Plans at large have the same but for that
+//! older file, more seldom and beside much else (`rest`).
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -74,6 +75,9 @@ pub(super) fn drawn(mut rng: ChaCha8Rng, base: WorldPlan) -> Drawn {
             (nth * EVERY_MS + draw.rng.random_range(1_000..6_000), draw.rng.random_range(300..=3_000));
         faults.push(fault(at_ms, 0, Fault::OldFile { file: draw.rng.random_range(0..1_000), back_ms }));
     }
+    if draw.rng.random_range(0..3) == 0 {
+        faults.extend(starts_without_files(&mut draw.rng));
+    }
     faults.sort_by_key(|timed| timed.at_ms);
     let world = if cuts { WorldPlan { flush_at_bytes: 1_000, q: 1, ..world } } else { world };
     (world, clients, faults)
@@ -108,6 +112,18 @@ fn faults(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
     out
 }
 
+/// Files cannot be opened soon after starts: store files are opened when they are first read.
+fn starts_without_files(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
+    let mut out = Vec::new();
+    for nth in 0..6 {
+        let (at_ms, down_ms) = (nth * EVERY_MS / 2 + rng.random_range(500..2_500), rng.random_range(1..=100));
+        let from_ms = at_ms + down_ms + rng.random_range(0..200);
+        let no_files = Fault::NoFiles { per_1000: pick(rng, &[50, 300, 1_000]), for_ms: rng.random_range(100..=1_500) };
+        out.extend([fault(at_ms, 0, Fault::Crash { down_ms }), fault(from_ms, 0, no_files)]);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -119,9 +135,9 @@ mod tests {
         let plans: Vec<Plan> = (0..20).map(|number| Plan::of_scene(Scene::Disks, number)).collect();
         let names: BTreeSet<&str> =
             plans.iter().flat_map(|plan| &plan.faults).map(|timed| timed.fault.name()).collect();
-        let kills = ["F9 kill in a job", "F9 kill in a sync", "F10 cut in a flush"];
+        let kills = ["F9 crash", "F9 kill in a job", "F9 kill in a sync", "F10 cut in a flush"];
         let others = ["F10 power loss", "F10 torn journal", "F11 directory syncs", NO_ROOM, "F16 old store file"];
-        let wanted = [&kills[..], &others].concat();
+        let wanted = [&kills[..], &others, &["F13 no files"]].concat();
         assert_eq!(names, wanted.into_iter().collect());
         for plan in plans {
             let writes = plan.clients.iter().flatten().filter(|timed| matches!(timed.op.name(), "put" | "own put"));

@@ -356,6 +356,16 @@ pub const HOSTILE: &str = "F26 hostile code";
 /// The name of [`Fault::Limping`], whose effects outlast it.
 pub const LIMPING: &str = "F14 limping disk";
 
+/// Names of faults that may end the writes of their node until its next start.
+pub const ENDS_WRITES: [&str; 6] = [
+    "F11 directory syncs",
+    "F11 disk errors",
+    "F12 bit rot",
+    "F12 lost writes",
+    "F12 misdirected writes",
+    "F13 disk full",
+];
+
 /// The name of [`Fault::NoRoom`], under which what adds data is refused.
 pub const NO_ROOM: &str = "F13 no room";
 

@@ -257,3 +257,5 @@ impl File for StoreBlocks {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads_tests;

@@ -15,7 +15,7 @@ use std::sync::PoisonError;
 use super::twin::{CONTENT_BYTES, Loaded, SECTOR_BYTES, Twin, Which};
 use super::{SUMS_PER_SECTOR, sector_places};
 use crate::world::File;
-use crate::world::sync::{Mutex, MutexGuard};
+use crate::world::sync::{Mistake, Mutex, MutexGuard, mistaken};
 
 /// See the module head.
 #[derive(Debug)]
@@ -108,7 +108,8 @@ impl Sums {
             let loaded = Twin::load(file, number, sector_places(number));
             let mut held = self.held();
             // Else it is in memory by now, or went to the file while it was read: what was read may be old, or torn.
-            if held.generation == generation && !held.touch(number) {
+            let is_old = held.generation != generation && !mistaken(Mistake::SumsReadBeforeWrite);
+            if !is_old && !held.touch(number) {
                 held.insert(number, loaded?);
             }
         }

@@ -11,7 +11,7 @@ use crate::storage::blocks::tests::{Bytes, pattern};
 /// Blocks of the files below: two groups, and a sector of sums that is not full.
 const BLOCKS: u64 = GROUP_BLOCKS + 30;
 
-fn page(block: u64, version: u64) -> Vec<u8> {
+pub(super) fn page(block: u64, version: u64) -> Vec<u8> {
     pattern((block * 31 + version * 7919) as usize, BLOCK_BYTES)
 }
 
@@ -23,14 +23,14 @@ fn opened(raw: &Arc<Bytes>) -> io::Result<Arc<dyn File>> {
 }
 
 /// A commit as redb makes it: blocks, a sync, the root that refers to them, a sync.
-fn commit(file: &dyn File, blocks: &[u64], version: u64) {
+pub(super) fn commit(file: &dyn File, blocks: &[u64], version: u64) {
     blocks.iter().for_each(|block| file.write_at(block * PAGE, &page(*block, version)).unwrap());
     file.sync().unwrap();
     file.write_at(0, &version.to_le_bytes()).unwrap();
     file.sync().unwrap();
 }
 
-fn root(file: &dyn File) -> u64 {
+pub(super) fn root(file: &dyn File) -> u64 {
     let mut root = [0; 8];
     file.read_at(0, &mut root).unwrap();
     u64::from_le_bytes(root)

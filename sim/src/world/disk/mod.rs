@@ -46,7 +46,7 @@ pub struct DiskFaults {
     pub lost_write: f64,
     /// One that reaches the disk at another place of the file.
     pub misdirected_write: f64,
-    /// EMFILE of an operation on names, opening included.
+    /// EMFILE of an operation on names, opening and syncs of directories included.
     pub name_error: f64,
     /// Bytes that fit; `None` for no limit.
     pub capacity: Option<u64>,
@@ -554,6 +554,12 @@ impl Disk for Mount {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let done = self.act(Operation::Sync, path, |state| {
+            // A directory is opened to be synced.
+            let unopened = state.faults.name_error;
+            if state.dice.chance(unopened) {
+                self.disk.core.count("disk.emfile");
+                return Err(os(EMFILE));
+            }
             let chance = state.faults.dir_sync_error;
             match (state.dice.chance(chance), state.faults.syncs_lie) {
                 (true, _) => Err(os(EIO)),
