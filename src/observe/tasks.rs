@@ -137,6 +137,8 @@ struct List {
     /// With the monotonic clock at the begin of each.
     tasks: BTreeMap<u64, (TaskState, Duration)>,
     last: u64,
+    #[cfg(test)]
+    ended: Vec<TaskState>,
 }
 
 /// The long tasks of a node.
@@ -169,7 +171,18 @@ impl Tasks {
 
     /// Takes a task off the list.
     pub fn end(&self, number: u64) {
-        self.list().tasks.remove(&number);
+        let mut list = self.list();
+        #[cfg(test)]
+        if let Some(ended) = list.tasks.get(&number).map(|(task, _)| task.clone()) {
+            list.ended.push(ended);
+        }
+        list.tasks.remove(&number);
+    }
+
+    /// The last states of the tasks that have ended since this was asked last.
+    #[cfg(test)]
+    pub fn take_ended(&self) -> Vec<TaskState> {
+        std::mem::take(&mut self.list().ended)
     }
 
     /// All tasks, the oldest first.

@@ -11,26 +11,15 @@ use crate::coordinator::anti_entropy::tombstone_collection::sweep;
 use crate::coordinator::backup::{self, BackupError, Extent};
 use crate::observe::tasks::{Subject, TaskKind, TaskState};
 
-/// Does some work; answers the last state of each task that it listed, in the order of their beginnings.
+/// Does some work; answers the last state of each task that it listed and that has ended, in the order of their
+/// beginnings.
 async fn listed<T>(env: &Env, work: impl Future<Output = T>) -> (T, Vec<TaskState>) {
-    let (mut work, mut seen) = (std::pin::pin!(work), Vec::<TaskState>::new());
-    let out = loop {
-        tokio::select! {
-            biased;
-            out = &mut work => break out,
-            () = tokio::task::yield_now() => {
-                for task in env.metrics().tasks().states() {
-                    match seen.iter_mut().find(|other| other.number == task.number) {
-                        Some(other) => *other = task,
-                        None => seen.push(task),
-                    }
-                }
-            }
-        }
-    };
-    let left = env.metrics().tasks().states();
-    assert!(left.iter().all(|task| seen.iter().all(|seen| seen.number != task.number)), "{left:?}");
-    (out, seen)
+    let metrics = env.metrics();
+    metrics.tasks().take_ended();
+    let out = work.await;
+    let mut ended = metrics.tasks().take_ended();
+    ended.sort_by_key(|task| task.number);
+    (out, ended)
 }
 
 /// The task of that kind, of which there is one.
