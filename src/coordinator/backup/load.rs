@@ -78,6 +78,9 @@ pub(super) async fn create(
         discard(coordinator, name).await;
         return Err(match error {
             SettingError::Unavailable(error) => BackupError::Shard(error),
+            SettingError::NoMajority { .. } | SettingError::Undecided { .. } => {
+                BackupError::NoMajority(name.to_owned())
+            }
             other => damaged(format_args!("its settings are refused: {other:?}")),
         });
     }

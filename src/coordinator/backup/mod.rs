@@ -60,6 +60,8 @@ pub enum BackupError {
     Unfilled(String),
     /// This node holds no replica of some range of the database of this name.
     Elsewhere(String),
+    /// Too few of the nodes that are to hold the database of this name can be reached to agree on its settings.
+    NoMajority(String),
 }
 
 impl fmt::Display for BackupError {
@@ -73,6 +75,7 @@ impl fmt::Display for BackupError {
             BackupError::Shard(error) => error.fmt(f),
             BackupError::Unfilled(name) => write!(f, "the replicas of {name} on this node are being filled"),
             BackupError::Elsewhere(name) => write!(f, "this node holds no replica of some range of {name}"),
+            BackupError::NoMajority(name) => write!(f, "too few of the nodes that are to hold {name} can be reached"),
         }
     }
 }

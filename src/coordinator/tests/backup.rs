@@ -10,6 +10,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::check::filled;
+use super::cluster::Cluster;
 use super::*;
 use crate::coordinator::backup::{self, BackupError, Extent, LeftOut, Snapshot, dump, load, restore};
 use crate::coordinator::{ReadOperations, RebalanceOperations, UploadOptions, WriteOperations, WriteOptions};
@@ -575,6 +576,20 @@ async fn a_snapshot_of_a_node_leaves_out_a_database_whose_range_has_just_left() 
     assert!(taken.databases.iter().any(|(name, _)| name == "other"), "{taken:?}");
     let own = snapshot(&world.env, &database, folder.path()).await;
     assert!(matches!(&own, Err(BackupError::Elsewhere(name)) if name == "db"), "{own:?}");
+}
+
+/// That too few nodes are there was told as damage of the snapshot.
+#[tokio::test]
+async fn a_restore_without_a_majority_says_so_and_leaves_nothing() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let (env, coordinator) = (cluster.nodes[0].world.env.clone(), &cluster.nodes[0].coordinator);
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join(snapshot(&env, &cluster.db(0), folder.path()).await.unwrap().file);
+    cluster.cut(&[1, 2]);
+    let done = restore(&env, coordinator, (folder.path(), &list), Some("copy")).await;
+    assert!(matches!(&done, Err(BackupError::NoMajority(name)) if name == "copy"), "{done:?}");
+    assert!(coordinator.database("copy").is_err());
 }
 
 /// Attachments that go with their documents while they are read were told as damage.

@@ -25,7 +25,9 @@ impl From<BackupError> for Problem {
             BackupError::Database(error) => error.into(),
             BackupError::Shard(error) => error.into(),
             error @ BackupError::Elsewhere(_) => Problem::bad_request(format!("{error}: ask a node that holds all.")),
-            error @ BackupError::Unfilled(_) => Problem::unavailable(format!("{error}, try again later.")),
+            error @ (BackupError::Unfilled(_) | BackupError::NoMajority(_)) => {
+                Problem::unavailable(format!("{error}, try again later."))
+            }
         }
     }
 }
