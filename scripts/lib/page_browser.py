@@ -344,6 +344,8 @@ class Page:
 
     def empty_database(self, name, query="q=2"):
         """An empty database of this name, and the list of databases on the screen."""
+        # The screen of the scene before, which may ask for what goes now, is left first.
+        self.go("#/databases")
         self.database(name, query=query)
         self.go("#/databases")
 

@@ -38,7 +38,7 @@ export async function designList(ctx) {
     const answer = await get(path(db, "_design_docs"), { include_docs: true, limit: 500 }, { signal: ctx.signal });
     const rows = answer.rows.filter((row) => row.doc);
     if (!rows.length) return empty(t.none, { icon: "design", hint: t.noneHint, actions: [button(t.newView, { kind: "primary", icon: "plus", onclick: () => newView(db, []) })] });
-    return h("div", { class: "stack" }, rows.map((row) => designCard(db, row.doc, () => holder.reload())));
+    return h("div", { class: "stack" }, rows.map((row) => designCard(ctx, db, row.doc, () => holder.reload())));
   });
   const names = async () => (await get(path(db, "_design_docs"), { limit: 500 })).rows.map((row) => row.id.slice(8));
   return inDatabase(ctx, "design", h("div", { class: "toolbar" }, h("p", { class: "soft grow" }, t.words),
@@ -46,11 +46,11 @@ export async function designList(ctx) {
     button(t.newFunction, { icon: "plus", onclick: async () => newFunction(db, await names()) })), holder);
 }
 
-function designCard(db, doc, reload) {
+function designCard(ctx, db, doc, reload) {
   const name = doc._id.slice(8);
   const isMango = doc.language === "query";
   const status = h("span", { class: "faint small" });
-  get(path(db, doc._id, "_info")).then((info) => {
+  get(path(db, doc._id, "_info"), null, { signal: ctx.signal }).then((info) => {
     const index = info.view_index ?? {};
     fill(status, t.size(bytes(index.sizes?.file)), index.updater_running ? [" ", badge(t.building, "accent")] : null);
   }).catch(() => {});
