@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicI64;
 
 use super::*;
+use crate::storage::store_blocks::place;
 use crate::storage::{Batch, Store};
-use crate::world::{File, OpenMode};
+use crate::world::{File, OpenMode, lock};
 
 const ROWS: u32 = 8000;
 
@@ -95,6 +96,8 @@ fn reads_between_two_commits_share_a_handle_that_holds_back_no_page() {
 struct Stopping {
     file: Arc<dyn File>,
     left: Arc<AtomicI64>,
+    /// After how many changes, from the last ones on, the root was written.
+    roots: Arc<Mutex<Vec<i64>>>,
 }
 
 impl Stopping {
@@ -117,6 +120,9 @@ impl File for Stopping {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.step()?;
+        if offset == place(0) {
+            lock(&self.roots).push(self.left.load(Ordering::SeqCst));
+        }
         self.file.write_at(offset, data)
     }
 
@@ -131,17 +137,20 @@ impl File for Stopping {
     }
 }
 
-/// Shrinks the file at `path` until it was changed `changes` times; answers whether it came to an end.
-fn shrink_until_killed(path: &Path, changes: i64) -> bool {
+/// Shrinks the file at `path` until it was changed `changes` times; answers whether it came to an end, and after how
+/// many changes it wrote the root.
+fn shrink_until_killed(path: &Path, changes: i64) -> (bool, Vec<i64>) {
     let raw = disk().open(path, OpenMode::Write).unwrap();
-    let left = Arc::new(AtomicI64::new(i64::MAX));
-    let stopping = Arc::new(Stopping { file: raw, left: Arc::clone(&left) });
+    let (left, roots) = (Arc::new(AtomicI64::new(i64::MAX)), Arc::default());
+    let stopping = Arc::new(Stopping { file: raw, left: Arc::clone(&left), roots: Arc::clone(&roots) });
     let blocks = crate::storage::store_blocks::open(stopping, Planted::none()).unwrap();
     let store = RedbStore::over(Pages::of_blocks(blocks, path), 1 << 20).unwrap();
     left.store(changes, Ordering::SeqCst);
+    lock(&roots).clear();
     let shrunk = StoreFile::shrink(&store);
+    let roots = lock(&roots).iter().map(|left| changes - left).collect();
     left.fetch_min(0, Ordering::SeqCst);
-    matches!(shrunk, Ok(Shrunk::By(_)))
+    (matches!(shrunk, Ok(Shrunk::By(_))), roots)
 }
 
 #[test]
@@ -153,7 +162,7 @@ fn a_kill_at_any_moment_of_it_leaves_every_row() {
     let (mut changes, mut kills) = (0, 0);
     loop {
         std::fs::write(&path, &before).unwrap();
-        let done = shrink_until_killed(&path, changes);
+        let (done, _) = shrink_until_killed(&path, changes);
         check(&open(&path));
         if done {
             break;
@@ -163,4 +172,22 @@ fn a_kill_at_any_moment_of_it_leaves_every_row() {
         changes += 1 + changes / 6;
     }
     assert!(kills > 10, "{kills}");
+}
+
+/// The engine wrote a root before the blocks that it refers to.
+#[test]
+fn a_kill_behind_any_root_that_it_writes_leaves_every_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0.redb");
+    drop(mostly_free(&path));
+    let before = std::fs::read(&path).unwrap();
+    let (done, roots) = shrink_until_killed(&path, i64::MAX);
+    assert!(done && roots.len() > 3, "{roots:?}");
+    for written in roots {
+        for changes in written..written + 4 {
+            std::fs::write(&path, &before).unwrap();
+            shrink_until_killed(&path, changes);
+            check(&open(&path));
+        }
+    }
 }

@@ -14,12 +14,19 @@
 //! its blocks.
 //!
 //! Assumes one writer, that reads and writes whole blocks and never overwrites one that a durable root reaches
-//! (`sums.rs` says why). Promises: a block that was written and synced reads as it was written, or as damage. Sums
-//! cost a commit two pages for each group that it touches.
+//! (`sums.rs` says why); threads that read may write blocks for it that it has no memory for. Promises: a block that
+//! was written and synced reads as it was written, or as damage. Sums cost a commit two pages for each group that it
+//! touches.
+//!
+//! The engine's root names two commits and tells which of them counts (redb's "god byte"). While that is one of two
+//! phases, a root of which the same one counts may go to the file at any time. Each other root goes there with the
+//! next sync, behind the blocks and sums that were written before: the engine does not sync these first (commits of
+//! one phase), since it finds out by checksums of its own which commit came to its end. A block that does not fit its
+//! sum would end that search.
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::blocks::{self, BLOCK_BYTES, BlockFile, Kind, checksum, damaged, invalid};
@@ -45,16 +52,31 @@ const SUM_PAGES: u64 = 2;
 const GROUP_PAGES: u64 = SUM_PAGES + GROUP_BLOCKS;
 /// What the root is as a sector.
 const ROOT: u64 = u64::MAX;
+/// Where the root tells which of its commits counts.
+const GOD_BYTE: usize = 9;
+/// Which of them, and whether that is one of two phases.
+const PRIMARY: u8 = 1;
+const TWO_PHASES: u8 = 4;
 
 /// An open store file; see the module head.
 #[derive(Debug)]
 pub(super) struct StoreBlocks {
     file: Arc<dyn File>,
     planted: Planted,
-    root: Mutex<Twin>,
+    root: Mutex<Root>,
+    /// Whether a block was written since the last sync.
+    is_unsynced: AtomicBool,
     /// How often the root was written by the last sync.
     durable_root_writes: AtomicU64,
     sums: Sums,
+}
+
+/// The engine's root.
+#[derive(Debug)]
+struct Root {
+    sector: Twin,
+    /// Whether the file is to get it with the next sync.
+    is_due: bool,
 }
 
 /// An engine's block file.
@@ -105,8 +127,9 @@ impl StoreBlocks {
 
     fn new(file: Arc<dyn File>, planted: Planted, root: Twin) -> StoreBlocks {
         let durable_root_writes = AtomicU64::new(root.times());
-        let (root, sums) = (Mutex::new(root), Sums::new(limits::SUM_SECTORS_HELD));
-        StoreBlocks { file, planted, root, durable_root_writes, sums }
+        let (root, sums) = (Root { sector: root, is_due: false }, Sums::new(limits::SUM_SECTORS_HELD));
+        let is_unsynced = AtomicBool::new(false);
+        StoreBlocks { file, planted, root: Mutex::new(root), is_unsynced, durable_root_writes, sums }
     }
 
     /// How often the root was written and synced, or read when the file was opened. It only grows.
@@ -114,7 +137,7 @@ impl StoreBlocks {
         self.durable_root_writes.load(Ordering::SeqCst)
     }
 
-    fn root(&self) -> MutexGuard<'_, Twin> {
+    fn root(&self) -> MutexGuard<'_, Root> {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +147,7 @@ impl StoreBlocks {
         }
         buffer.fill(0);
         let root = self.root();
-        let found = root.content.get(from..).unwrap_or_default();
+        let found = root.sector.content.get(from..).unwrap_or_default();
         let len = found.len().min(buffer.len());
         buffer[..len].copy_from_slice(&found[..len]);
         Ok(())
@@ -135,9 +158,29 @@ impl StoreBlocks {
             return Err(misuse("a store's root is written from its start and fits a sector"));
         }
         let mut root = self.root();
-        root.content[..data.len()].copy_from_slice(data);
-        root.change();
-        root_places().into_iter().try_for_each(|place| self.file.write_at(place, &root.encoded()))
+        let (old, new) = (root.sector.content[GOD_BYTE], data.get(GOD_BYTE).copied().unwrap_or_default());
+        root.is_due |= old & TWO_PHASES == 0 || (old ^ new) & PRIMARY != 0;
+        root.sector.content[..data.len()].copy_from_slice(data);
+        root.sector.change();
+        if root.is_due { Ok(()) } else { root.write(self.file.as_ref()) }
+    }
+
+    fn sync_file(&self) -> io::Result<()> {
+        // Before it is synced: what is written meanwhile is for the next one.
+        let was_unsynced = self.is_unsynced.swap(false, Ordering::SeqCst);
+        let synced = if self.planted.has(Bug::SkipFsync) { Ok(()) } else { self.file.sync() };
+        if synced.is_err() {
+            self.is_unsynced.fetch_or(was_unsynced, Ordering::SeqCst);
+        }
+        synced
+    }
+}
+
+impl Root {
+    fn write(&mut self, file: &dyn File) -> io::Result<()> {
+        root_places().into_iter().try_for_each(|place| file.write_at(place, &self.sector.encoded()))?;
+        self.is_due = false;
+        Ok(())
     }
 }
 
@@ -227,6 +270,7 @@ impl File for StoreBlocks {
             return self.write_root(offset as usize, data);
         }
         let first = whole_blocks(offset, data.len())?;
+        self.is_unsynced.store(true, Ordering::SeqCst);
         for (place, range) in pieces(first, data.len()) {
             self.file.write_at(place, &data[range])?;
         }
@@ -246,10 +290,14 @@ impl File for StoreBlocks {
 
     fn sync(&self) -> io::Result<()> {
         self.sums.write(self.file.as_ref())?;
-        let root_writes = self.root().times();
-        if !self.planted.has(Bug::SkipFsync) {
-            self.file.sync()?;
+        if self.root().is_due {
+            if self.is_unsynced.load(Ordering::SeqCst) {
+                self.sync_file()?;
+            }
+            self.root().write(self.file.as_ref())?;
         }
+        let root_writes = self.root().sector.times();
+        self.sync_file()?;
         self.durable_root_writes.fetch_max(root_writes, Ordering::SeqCst);
         Ok(())
     }

@@ -43,6 +43,8 @@ struct Held {
 struct Due {
     sector: Twin,
     copy: Which,
+    /// Whether it was changed since that copy was made: then it is to be written again.
+    is_changed: bool,
 }
 
 impl Sums {
@@ -75,6 +77,7 @@ impl Sums {
         for number in due {
             let Some((copy, bytes)) = self.held().encoded(number) else { continue };
             file.write_at(sector_places(number)[copy as usize], &bytes)?;
+            // A thread that reads may have written a block of the sector meanwhile.
             self.held().written(number);
         }
         Ok(())
@@ -134,7 +137,7 @@ impl Held {
 
     fn insert(&mut self, number: u64, Loaded { sector, behind }: Loaded) {
         match behind {
-            Some(copy) => drop(self.due.insert(number, Due { sector, copy })),
+            Some(copy) => drop(self.due.insert(number, Due { sector, copy, is_changed: false })),
             None => self.keep(number, sector),
         }
     }
@@ -156,11 +159,11 @@ impl Held {
     /// That content, to be changed: both copies are to be written.
     fn changing(&mut self, number: u64) -> &mut [u8; CONTENT_BYTES] {
         if let Some(sector) = self.recent.remove(&number) {
-            self.due.insert(number, Due { sector, copy: Which::First });
+            self.due.insert(number, Due { sector, copy: Which::First, is_changed: true });
         }
         // Invariant: as in `content`.
         let due = self.due.get_mut(&number).expect("the sector is in memory");
-        due.copy = Which::First;
+        (due.copy, due.is_changed) = (Which::First, true);
         &mut due.sector.content
     }
 
@@ -170,6 +173,7 @@ impl Held {
         if due.copy == Which::First {
             due.sector.change();
         }
+        due.is_changed = false;
         Some((due.copy, due.sector.encoded()))
     }
 
@@ -177,6 +181,7 @@ impl Held {
     fn written(&mut self, number: u64) {
         let Some(due) = self.due.get_mut(&number) else { return };
         match due.copy {
+            _ if due.is_changed => {}
             Which::First => due.copy = Which::Second,
             Which::Second => {
                 if let Some(Due { sector, .. }) = self.due.remove(&number) {

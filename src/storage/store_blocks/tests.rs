@@ -305,6 +305,57 @@ impl File for Watched {
     }
 }
 
+/// A file to which a thread that reads writes a block, just as the sums of that are written.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    raw: Arc<Bytes>,
+    above: Mutex<Option<Arc<StoreBlocks>>>,
+}
+
+impl File for Meanwhile {
+    fn len(&self) -> io::Result<u64> {
+        self.raw.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.raw.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.raw.write_at(offset, data)?;
+        let above = if sector_places(0).contains(&offset) { crate::world::lock(&self.above).take() } else { None };
+        above.map_or(Ok(()), |above| above.write_at(3 * PAGE, &page(3, 2)))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.raw.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_block_that_is_written_while_its_sums_are_is_served_after_a_restart() {
+    for syncs in 1..3 {
+        let below = Arc::new(Meanwhile::default());
+        let file = Arc::new(StoreBlocks::create(Arc::clone(&below) as Arc<dyn File>).unwrap());
+        file.set_len(BLOCKS * PAGE).unwrap();
+        file.write_at(PAGE, &page(1, 1)).unwrap();
+        // The first copy goes to the file with the first sync, the second one with the next.
+        (1..syncs).for_each(|_| file.sync().unwrap());
+        *crate::world::lock(&below.above) = Some(Arc::clone(&file));
+        commit(file.as_ref(), &[2], 1);
+        let again = opened(&below.raw).unwrap();
+        for (block, version) in [(1, 1), (2, 1), (3, 2)] {
+            let mut found = vec![0; BLOCK_BYTES];
+            again.read_at(block * PAGE, &mut found).unwrap();
+            assert!(found == page(block, version), "block {block}");
+        }
+    }
+}
+
 #[test]
 fn sums_that_are_still_to_be_written_do_not_drive_out_the_others() {
     let file = Watched::default();
